@@ -11,8 +11,10 @@ use crate::layout::Layout;
 use crate::packed_operands::pack_weights;
 use crate::{PassError, merge_groups::GroupMerge};
 use hone_graph::{Node, ValueId};
-use hone_ops::{Concat, Convolution, GroupInputs, Op, OpError, PackedConvolution, Reshape, Window};
-use hone_types::{Tensor, TensorType};
+use hone_ops::{
+    Concat, Convolution, GroupInputs, Op, OpError, PackedConvolution, Reshape, Window, interleave,
+};
+use hone_types::{DataType, Tensor, TensorType};
 use std::ops::Range;
 
 /// Maximum convolutions that one is divided into.
@@ -153,6 +155,18 @@ fn period_parts(
     parts
 }
 
+/// What a convolution in parts computes on.
+pub(crate) struct PartOperands<'a> {
+    /// Packed and padded.
+    pub(crate) input: ValueId,
+    /// `[O, C / g, K..]`.
+    pub(crate) weights: &'a Tensor,
+    /// `[O]`.
+    pub(crate) bias: Option<&'a Tensor>,
+    /// The type that the weights are interleaved in, for instructions that sum products of integers.
+    pub(crate) narrow: Option<DataType>,
+}
+
 impl Layout<'_> {
     /// Adds a grouped convolution of a packed and padded input in parts: its packed result, with zeros as
     /// filler.
@@ -161,16 +175,19 @@ impl Layout<'_> {
         node: &Node<Op>,
         convolution: &Convolution,
         cut: &GroupParts,
-        input: ValueId,
-        weights: &Tensor,
-        bias: Option<&Tensor>,
+        operands: PartOperands<'_>,
     ) -> Result<ValueId, PassError> {
+        let PartOperands { input, weights, bias, narrow } = operands;
         let Window { strides, dilations, .. } = &convolution.window;
         let refused = |source| PassError::Constant { node: node.name.clone(), source };
         let mut results = Vec::new();
         for part in &cut.parts {
             let weights = cut.weights(part, weights);
             let weights = weights.and_then(|weights| pack_weights(&weights, cut.block, cut.block));
+            let weights = match narrow {
+                Some(narrow) => weights.and_then(|weights| interleave(&weights, narrow)),
+                None => weights,
+            };
             let weights = self.rewriter.constant(&node.name, weights.map_err(refused)?);
             let mut inputs = vec![Some(input), Some(weights)];
             if let Some(bias) = bias {

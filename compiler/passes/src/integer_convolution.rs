@@ -6,11 +6,13 @@
 //! Integers that are stored in 16 bits ([`crate::narrow_integers`]) have their zero point subtracted already.
 
 use crate::PassError;
+use crate::filled_groups::FilledGroups;
+use crate::group_parts::PartOperands;
 use crate::integer_products::{Bytes, NarrowFactor, column_offsets};
 use crate::layout::Layout;
 use crate::layout_convolution::window_padding;
 use crate::packed_operands::pack_weights;
-use crate::quantized::fits;
+use crate::quantized::{fits, sums_channels};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     Binary, BinaryFunction, Convolution, Graph, Op, OpError, Operator, Pack, PackedConvolution,
@@ -30,6 +32,8 @@ struct Factors<'a> {
     weights: &'a Tensor,
     /// For each filter what is subtracted from its weights before they are narrowed.
     offsets: Vec<i32>,
+    /// How its groups fill blocks of channels.
+    filled: FilledGroups,
 }
 
 /// A zero point.
@@ -45,7 +49,7 @@ impl<'a> Factors<'a> {
         graph: &'a Graph,
         node: &Node<Op>,
         convolution: &Convolution,
-        bytes: Bytes,
+        (bytes, block): (Bytes, usize),
     ) -> Option<Self> {
         let weights = graph.constant(node.inputs[1]?)?;
         let factor = NarrowFactor::of(graph, node.inputs[0]?, bytes)?;
@@ -62,11 +66,21 @@ impl<'a> Factors<'a> {
                 }
             },
         };
-        let fits = convolution.groups == 1
+        let groups = convolution.groups;
+        let fits = sums_channels(weights.shape(), groups, (factor.weights, bytes))
             && node.inputs.get(2).copied().flatten().is_none()
             && weights.dtype() == DataType::I32;
         let offsets = filter_offsets(weights, factor.weights).filter(|_| fits)?;
-        Some(Self { integers: factor.value, narrow: factor.weights, zero, weights, offsets })
+        let channels = [weights.shape()[1], weights.shape()[0] / groups];
+        let filled = FilledGroups::of(groups, channels, block, true)?;
+        Some(Self {
+            integers: factor.value,
+            narrow: factor.weights,
+            zero,
+            weights,
+            offsets,
+            filled,
+        })
     }
 
     /// The filters moved so that they fit the narrow type.
@@ -117,7 +131,7 @@ impl Layout<'_> {
         convolution: &Convolution,
     ) -> Result<bool, PassError> {
         let bytes = if self.is_device() { Bytes::Any } else { Bytes::Unsigned };
-        let Some(operands) = Factors::of(self.graph, node, convolution, bytes) else {
+        let Some(operands) = Factors::of(self.graph, node, convolution, (bytes, self.block)) else {
             return Ok(false);
         };
         let depth = match self.is_device() {
@@ -143,8 +157,14 @@ impl Layout<'_> {
             Zero::Computed(_, byte) => self.padded_with(node, &convolution.window, input, byte)?,
         };
         let mut sums = self.convolve_narrow(node, convolution, (input, block), &operands)?;
-        sums = self.less_zero_point(node, sums, &operands)?;
+        let out = self.filter_block(node, convolution);
+        sums = self.less_zero_point(node, sums, (&operands, out))?;
         Ok(self.finish(node, sums))
+    }
+
+    /// Filters in a block of a convolution: groups have blocks of one size.
+    fn filter_block(&self, node: &Node<Op>, convolution: &Convolution) -> usize {
+        if convolution.groups == 1 { self.result_block(node) } else { self.block }
     }
 
     /// The sums of the products of the integers themselves.
@@ -161,9 +181,11 @@ impl Layout<'_> {
         if operands.offsets.iter().all(|offset| *offset == 0) {
             return Ok(sums);
         }
-        // A block of equal filters of ones, so that the sum of a window stands in every lane.
-        let out = self.result_block(node);
-        let shape = [&[out], &operands.weights.shape()[1..]].concat();
+        // A block of equal filters of ones, so that the sum of a window stands in every lane; of groups a filter for each
+        // result.
+        let out = self.filter_block(node, convolution);
+        let filters = if convolution.groups == 1 { out } else { operands.weights.shape()[0] };
+        let shape = [&[filters], &operands.weights.shape()[1..]].concat();
         let ones = vec![1i32; shape.iter().product()];
         let ones = Tensor::from_elements(shape, &ones).map_err(OpError::from).map_err(wrong)?;
         let windows = self.convolve_by(node, convolution, (input, block), operands, &ones)?;
@@ -184,7 +206,25 @@ impl Layout<'_> {
         weights: &Tensor,
     ) -> Result<ValueId, PassError> {
         let wrong = |source| PassError::Constant { node: node.name.clone(), source };
-        let weights = pack_weights(weights, block, self.result_block(node)).map_err(wrong)?;
+        let (merged, groups);
+        let weights = match &operands.filled {
+            FilledGroups::Whole => {
+                groups = convolution.groups;
+                weights
+            }
+            FilledGroups::Merged(merge) => {
+                merged = merge.weights(weights, convolution.groups).map_err(wrong)?;
+                groups = merge.groups;
+                &merged
+            }
+            FilledGroups::Parts(cut) => {
+                let narrow = Some(operands.narrow);
+                let operands = PartOperands { input, weights, bias: None, narrow };
+                return self.convolve_parts(node, convolution, cut, operands);
+            }
+        };
+        let out = self.filter_block(node, convolution);
+        let weights = pack_weights(weights, block, out).map_err(wrong)?;
         let depth = match self.is_device() {
             true => block,
             false => products_of(operands.narrow).unwrap_or(1),
@@ -195,7 +235,7 @@ impl Layout<'_> {
         let Window { strides, dilations, pads_begin, pads_end } = window.clone();
         let within = self.pads_within && matches!(operands.zero, Zero::Constant(0));
         let pads = (within && window.is_padded()).then_some([pads_begin, pads_end]);
-        let operation = PackedConvolution { strides, dilations, groups: 1, inputs: None, pads };
+        let operation = PackedConvolution { strides, dilations, groups, inputs: None, pads };
         self.rewriter.add_simple(&node.name, operation, &[input, weights])
     }
 
@@ -204,7 +244,7 @@ impl Layout<'_> {
         &mut self,
         node: &Node<Op>,
         sums: ValueId,
-        operands: &Factors<'_>,
+        (operands, out): (&Factors<'_>, usize),
     ) -> Result<ValueId, PassError> {
         let wrong = |source| PassError::Constant { node: node.name.clone(), source };
         let mut each = operands.sums();
@@ -216,7 +256,7 @@ impl Layout<'_> {
             }
             Zero::Computed(zero, _) => Some(zero),
         };
-        let each = operands.by_filter(&each, self.result_block(node)).map_err(wrong)?;
+        let each = operands.by_filter(&each, out).map_err(wrong)?;
         let mut offsets = self.rewriter.constant(&node.name, each);
         if let Some(zero) = zero {
             let zero = self.plain(zero, &node.name)?;

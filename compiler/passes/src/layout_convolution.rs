@@ -2,9 +2,9 @@
 
 use crate::PassError;
 use crate::dilation::{batch_to_space, space_to_batch};
-use crate::group_parts::GroupParts;
+use crate::filled_groups::FilledGroups;
+use crate::group_parts::PartOperands;
 use crate::layout::Layout;
-use crate::merge_groups::GroupMerge;
 use crate::packed_operands::{
     Operands, PackedOperands, Weights, pack_depthwise_weights, pack_weights,
 };
@@ -38,30 +38,30 @@ impl Layout<'_> {
         let channels = self.shape(operands.input)[1];
         let depthwise = groups > 1 && groups == channels && groups == w[0];
         let per_group = [w[1], w[0] / groups];
-        let whole_blocks = per_group.iter().all(|channels| channels.is_multiple_of(self.block));
+        let bias = operands.bias.map(Weights::constant);
+        let filled = match depthwise {
+            true => Some(FilledGroups::Whole),
+            false => FilledGroups::of(groups, per_group, self.block, bias != Some(None)),
+        };
         let merged;
-        let (weights, groups) = if groups > 1 && !depthwise && !whole_blocks {
+        let (weights, groups) = match (filled, operands.weights.constant()) {
+            (None, _) => return Ok(false),
+            (Some(FilledGroups::Whole), _) => (operands.weights, groups),
             // Weights that are computed are not merged: that would write zeros in every run.
-            let Some(weights) = operands.weights.constant() else { return Ok(false) };
-            let merge = GroupMerge::of(groups, per_group, self.block);
-            let bias = operands.bias.map(Weights::constant);
-            if let Some(cut) = GroupParts::of(groups, per_group, self.block, merge)
-                && channels > self.block
-                && bias != Some(None)
-            {
+            (Some(_), None) => return Ok(false),
+            (Some(FilledGroups::Merged(merge)), Some(weights)) => {
+                merged = merge
+                    .weights(weights, groups)
+                    .map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
+                (Weights::Constant(&merged), merge.groups)
+            }
+            (Some(FilledGroups::Parts(cut)), Some(weights)) => {
                 let input = self.packed(operands.input, self.block, &node.name)?;
                 let input = self.padded_windows(node, &convolution.window, input, (0.0, &[]))?;
-                let bias = bias.flatten();
-                let output = self.convolve_parts(node, convolution, &cut, input, weights, bias)?;
+                let operands = PartOperands { input, weights, bias: bias.flatten(), narrow: None };
+                let output = self.convolve_parts(node, convolution, &cut, operands)?;
                 return Ok(self.finish(node, output));
             }
-            let Some(merge) = merge else { return Ok(false) };
-            let weights = merge.weights(weights, groups);
-            merged = weights
-                .map_err(|source| PassError::Constant { node: node.name.clone(), source })?;
-            (Weights::Constant(&merged), merge.groups)
-        } else {
-            (operands.weights, groups)
         };
         let convolution = &Convolution { groups, ..convolution.clone() };
         let row = self.tile_rows.and_then(|rows| rows.channels(self.graph, node, convolution));

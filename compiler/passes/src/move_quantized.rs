@@ -147,11 +147,7 @@ fn numbers_moved(node: &Node<Op>) -> Option<Range<usize>> {
     if operation.downcast::<Concat>().is_some() {
         return Some(0..node.inputs.len());
     }
-    let moves = operation.downcast::<Reshape>().is_some()
-        || operation.downcast::<Transpose>().is_some()
-        || operation.downcast::<Slice>().is_some()
-        || operation.downcast::<Expand>().is_some()
-        || operation.downcast::<Tile>().is_some()
+    let moves = moves_elements(operation)
         || operation.downcast::<Gather>().is_some()
         || operation.downcast::<Pool>().is_some_and(|pool| pool.kind == PoolKind::Maximum)
         || operation.downcast::<Reduce>().is_some_and(|reduce| {
@@ -164,4 +160,13 @@ fn numbers_moved(node: &Node<Op>) -> Option<Range<usize>> {
             node.inputs.len() == 1 && (pad.mode != PadMode::Constant || pad.value == 0.0)
         });
     (moves && node.outputs.len() == 1).then_some(0..1)
+}
+
+/// Whether an operator gives elements of its only operand, wherever in it they lie and whatever they are.
+pub(crate) fn moves_elements(operation: &Op) -> bool {
+    operation.downcast::<Reshape>().is_some()
+        || operation.downcast::<Transpose>().is_some()
+        || operation.downcast::<Slice>().is_some()
+        || operation.downcast::<Expand>().is_some()
+        || operation.downcast::<Tile>().is_some()
 }

@@ -4,16 +4,15 @@
 //! [`crate::choose_layouts`] and [`crate::multiply_integers`] compute from the bytes. Operators such as QLinearConv have
 //! their scales behind the sums already.
 
-use crate::integer_convolution::filter_offsets;
-use crate::integer_products::{BYTES, Bytes, column_offsets, minus_zero_point};
+use crate::integer_products::{Bytes, minus_zero_point};
 use crate::narrow_integers::are_narrow;
+use crate::quantized_weights::{Scale, Weights};
 use crate::winograd::{Extents, choose_tile};
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_machine::Rates;
 use hone_ops::{
-    Binary, BinaryFunction, Cast, Convolution, Graph, MatMul, Op, Operator, Reshape, Transpose,
-    products_of,
+    Binary, BinaryFunction, Cast, Convolution, Graph, MatMul, Op, Reshape, products_of,
 };
 use hone_types::{DataType, Tensor};
 
@@ -62,12 +61,20 @@ fn run(
 fn is_filtered(graph: &Graph, node: &Node<Op>, rates: &Rates) -> bool {
     let tile = || {
         let convolution = node.operation.downcast::<Convolution>()?;
-        let weights = &graph.tensor_type(node.inputs[1]?).shape;
+        let weights = &graph.tensor_type((*node.inputs.get(1)?)?).shape;
         let results = &graph.tensor_type(node.outputs[0]).shape;
         let extents = Extents::of(convolution, weights, results, 1)?;
         choose_tile(convolution, &weights[2..], extents, rates)
     };
     tile().is_some()
+}
+
+/// Whether a convolution by `weights` `[O, C / g, K..]` sums products over channels by an instruction: those of one group, or of
+/// groups that come to fill blocks ([`crate::filled_groups`]), where bytes are multiplied on a processor. Depthwise ones are
+/// computed channel by channel.
+pub(crate) fn sums_channels(weights: &[usize], groups: usize, factors: (DataType, Bytes)) -> bool {
+    let is_depthwise = weights.get(1) == Some(&1) && weights.first() == Some(&groups);
+    groups == 1 || !is_depthwise && factors == (DataType::I8, Bytes::Unsigned)
 }
 
 /// A value that is made of bytes: `integers * scale`.
@@ -124,72 +131,6 @@ pub(crate) fn fits(tensor: &Tensor, dtype: DataType) -> bool {
     tensor.to_i64().iter().all(fits)
 }
 
-/// Constant bytes that are multiplied.
-struct Weights {
-    /// The bytes in 32 bits, minus their zero point.
-    integers: Tensor,
-    /// `None` where it is 1.
-    scale: Option<ValueId>,
-    /// In which shape the scale broadcasts to the integers.
-    scale_shape: Vec<usize>,
-}
-
-impl Weights {
-    /// From bytes in nodes, perhaps transposed, or from a constant that holds such integers.
-    fn of(graph: &Graph, value: ValueId) -> Option<Self> {
-        match graph.constant(value) {
-            Some(constant) => Some(Self {
-                integers: whole_numbers(constant)?,
-                scale: None,
-                scale_shape: Vec::new(),
-            }),
-            None => match transposed(graph, value) {
-                Some(plain) => Self::in_nodes(graph, plain)?.transposed(),
-                None => Self::in_nodes(graph, value),
-            },
-        }
-    }
-
-    /// Whether they are multiplied as they are, or can be moved ([`crate::multiply_integers`]).
-    fn are_narrow(&self, narrow: DataType, is_convolution: bool) -> bool {
-        match is_convolution {
-            true => filter_offsets(&self.integers, narrow).is_some(),
-            false => column_offsets(&self.integers, narrow).is_some(),
-        }
-    }
-
-    /// The largest magnitude.
-    fn largest(&self) -> usize {
-        let magnitudes = self.integers.to_i64().into_iter().map(i64::unsigned_abs);
-        usize::try_from(magnitudes.max().unwrap_or(0)).unwrap_or(usize::MAX)
-    }
-
-    fn in_nodes(graph: &Graph, value: ValueId) -> Option<Self> {
-        let Scaled { integers: value, scale } = Scaled::of(graph, value)?;
-        let scale_shape = scale.map_or(&[][..], |scale| &graph.tensor_type(scale).shape).to_vec();
-        Some(Self { integers: integers(graph, value)?, scale, scale_shape })
-    }
-
-    /// Those of a matrix, with its axes exchanged.
-    fn transposed(self) -> Option<Self> {
-        let exchange = Transpose { permutation: vec![1, 0] };
-        let integers = exchange.reference(&[Some(&self.integers)]).ok()?.remove(0);
-        let scale_shape = match self.scale_shape[..] {
-            [rows, columns] => vec![columns, rows],
-            [columns] => vec![columns, 1],
-            _ => Vec::new(),
-        };
-        Some(Self { integers, scale_shape, ..self })
-    }
-}
-
-/// What a node exchanges the two axes of.
-fn transposed(graph: &Graph, value: ValueId) -> Option<ValueId> {
-    let node = &graph.nodes()[graph.producer(value)?];
-    let transpose = node.operation.downcast::<Transpose>()?;
-    node.inputs[0].filter(|_| transpose.permutation == [1, 0])
-}
-
 /// A sum of products of bytes.
 struct Product {
     left: Scaled,
@@ -202,30 +143,33 @@ impl Product {
     fn of(graph: &Graph, node: &Node<Op>, factors: (DataType, Bytes)) -> Option<Self> {
         let narrow = factors.0;
         let convolution = node.operation.downcast::<Convolution>();
-        let plain = convolution.is_some_and(|convolution| convolution.groups == 1);
+        let weights = &graph.tensor_type((*node.inputs.get(1)?)?).shape;
+        let plain = convolution
+            .is_some_and(|convolution| sums_channels(weights, convolution.groups, factors));
         if !plain && node.operation.downcast::<MatMul>().is_none() {
             return None;
         }
         let left = Scaled::of(graph, node.inputs[0]?)?;
-        let right = Weights::of(graph, node.inputs[1]?)?;
+        // The axis of the weights along which results lie.
+        let along = usize::from(!plain);
+        let right = Weights::of(graph, node.inputs[1]?, along)?;
         let shape = right.integers.shape();
         let depth = products_of(narrow)?;
         if shape.len() < 2 {
             return None;
         }
-        let summed = right.integers.tensor_type().elements() / shape[usize::from(!plain)].max(1);
+        let columns = shape[along];
+        let summed = right.integers.tensor_type().elements() / columns.max(1);
         let multiplied = left.multiplies(graph, factors)
             && right.are_narrow(narrow, plain)
             && summed.saturating_mul(right.largest()) <= MAX_SUMMED;
         let single = left.scale.is_none_or(|scale| graph.tensor_type(scale).elements() == 1);
         // Scales that differ along what is summed cannot be taken out.
-        let along = if plain { 0 } else { shape.len() - 1 };
-        let columns = shape[along];
         let whole = |scale: &[usize]| {
             scale.iter().product::<usize>() == columns
                 && scale.iter().rev().nth(shape.len() - 1 - along) == Some(&columns)
         };
-        let scale = &right.scale_shape[..];
+        let scale = right.scale_shape(graph);
         let elements = scale.iter().product();
         let fits = multiplied
             && single
@@ -267,13 +211,16 @@ impl Product {
 
     /// Both scales together, where there are any.
     fn scale(&self, rewriter: &mut Rewriter, name: &str) -> Result<Option<ValueId>, PassError> {
-        let mut of = |scale: Option<ValueId>, shape: &[usize]| {
-            let scale = scale.map(|scale| rewriter.value(scale));
+        let mut of = |scale: Option<&Scale>, shape: &[usize]| {
+            let scale = scale.map(|scale| match scale {
+                Scale::Value(value) => rewriter.value(*value),
+                Scale::Constant(tensor) => rewriter.constant(name, tensor.clone()),
+            });
             let reshape = Reshape { shape: shape.to_vec() };
             scale.map(|scale| rewriter.add_simple(name, reshape, &[scale])).transpose()
         };
-        let left = of(self.left.scale, &[1])?;
-        match (of(self.right.scale, &self.scales)?, left) {
+        let left = of(self.left.scale.map(Scale::Value).as_ref(), &[1])?;
+        match (of(self.right.scale.as_ref(), &self.scales)?, left) {
             (Some(right), Some(left)) => {
                 rewriter.add_simple(name, times(), &[right, left]).map(Some)
             }
@@ -284,52 +231,4 @@ impl Product {
 
 fn times() -> Binary {
     Binary::new(BinaryFunction::Multiply)
-}
-
-/// A constant of whole numbers in 32 bits.
-fn whole_numbers(constant: &Tensor) -> Option<Tensor> {
-    let is_float = matches!(constant.dtype(), DataType::F32 | DataType::F64);
-    let values = constant.to_f64();
-    let is_whole = |value: &f64| value.fract() == 0.0 && value.abs() <= f64::from(u8::MAX);
-    if !is_float || !values.iter().all(is_whole) {
-        return None;
-    }
-    Tensor::from_f64(DataType::I32, constant.shape().to_vec(), &values).ok()
-}
-
-/// Constant bytes in 32 bits, minus a constant zero point, if `value` is that.
-fn integers(graph: &Graph, value: ValueId) -> Option<Tensor> {
-    let subtracted = graph.producer(value).map(|id| &graph.nodes()[id]);
-    let (bytes, zero) = match subtracted.and_then(|node| node.operation.downcast::<Binary>()) {
-        None => (value, None),
-        Some(binary) if binary.function == BinaryFunction::Subtract => {
-            let node = subtracted?;
-            (node.inputs[0]?, Some(constant_bytes(graph, node.inputs[1]?)?))
-        }
-        Some(_) => return None,
-    };
-    let bytes = constant_bytes(graph, bytes)?;
-    let tensor = match zero {
-        None => bytes,
-        Some(zero) => {
-            let subtract = Binary::new(BinaryFunction::Subtract);
-            subtract.reference(&[Some(&bytes), Some(&zero)]).ok()?.pop()?
-        }
-    };
-    (tensor.shape() == graph.tensor_type(value).shape).then_some(tensor)
-}
-
-/// Constants in 32 bits that are bytes: as such, or extended in a node.
-fn constant_bytes(graph: &Graph, value: ValueId) -> Option<Tensor> {
-    if let Some(known) = graph.constant(value) {
-        let is_byte = |element: &i64| (i64::from(i8::MIN)..=BYTES).contains(element);
-        let fits = known.dtype() == DataType::I32 && known.to_i64().iter().all(is_byte);
-        return fits.then(|| known.clone());
-    }
-    let cast = &graph.nodes()[graph.producer(value)?];
-    let bytes = cast.operation.downcast::<Cast>().and(cast.inputs[0])?;
-    let bytes = graph.constant(bytes)?;
-    let is_byte = matches!(bytes.dtype(), DataType::U8 | DataType::I8);
-    let converted = Cast { to: DataType::I32 }.reference(&[Some(bytes).filter(|_| is_byte)]);
-    converted.ok()?.pop()
 }

@@ -2,7 +2,9 @@
 
 use super::Net;
 use hone_graph::{Constants, ValueId};
-use hone_ops::{Binary, BinaryFunction, Cast, Convolution, MatMul, Transpose, Window};
+use hone_ops::{
+    Binary, BinaryFunction, Cast, Convolution, MatMul, Pad, PadMode, Slice, Transpose, Window,
+};
 use hone_passes::{
     LayoutOptions, choose_layouts, fold_constants, multiply_integers, multiply_quantized,
     narrow_integers,
@@ -43,6 +45,24 @@ fn weights(net: &mut Net, shape: &[usize], scales: &[Option<&[usize]>]) -> Value
     numbers(net, bytes, zero, scale)
 }
 
+/// Weights of a convolution, some of them moved to where they are read, as those of transposed ones are: one row or column of
+/// zeros is added, and the order is reversed.
+fn filters(net: &mut Net, shape: [usize; 4], scales: &[Option<&[usize]>]) -> ValueId {
+    let [outputs, inputs, rows, columns] = shape;
+    if rows == 1 || net.chance(50) {
+        return weights(net, &shape, scales);
+    }
+    // As [K, C, O, K'], where scales lie along the third axis.
+    let exchanged = [rows - 1, inputs, outputs, columns];
+    let along = [1, 1, outputs, 1];
+    let value = weights(net, &exchanged, &[None, Some(&[]), Some(&along), Some(&along)]);
+    let (begin, end) = (vec![0; 4], vec![1, 0, 0, 0]);
+    let padded = net.node(Pad { begin, end, mode: PadMode::Constant, value: 0.0 }, &[value]);
+    let exchanged = net.node(Transpose { permutation: vec![2, 1, 0, 3] }, &[padded]);
+    let (starts, steps) = (vec![0, 0, rows - 1, 0], vec![1, 1, -1, 1]);
+    net.node(Slice { starts, steps, extents: shape.to_vec() }, &[exchanged])
+}
+
 /// Zero points, of which the last two are no bytes.
 const ZEROS: [f64; 7] = [0.0, 1.0, 77.0, 128.0, 255.0, 300.0, -5.0];
 
@@ -54,19 +74,21 @@ fn bias(net: &mut Net, operands: &mut Vec<ValueId>, channels: usize) {
 
 #[test]
 fn products_of_bytes_compute_the_same() {
-    let found = products_found(DataType::I8, &[DataType::U8]);
+    let [found, in_groups] = products_found(DataType::I8, &[DataType::U8]);
     assert!(found > 80, "{found} products of bytes");
+    assert!(in_groups > 20, "{in_groups} products of bytes in groups");
 }
 
 #[test]
 fn products_of_integers_of_16_bits_compute_the_same() {
-    let found = products_found(DataType::I16, &[DataType::U8, DataType::I8]);
+    let [found, _] = products_found(DataType::I16, &[DataType::U8, DataType::I8]);
     assert!(found > 100, "{found} products of integers of 16 bits");
 }
 
-/// Checks products of bytes on machines whose weights are of type `narrow`; says in how many they are.
-fn products_found(narrow: DataType, bytes: &[DataType]) -> usize {
-    let mut found = 0;
+/// Checks products of bytes on machines whose weights are of type `narrow`; says in how many they are, and in how many
+/// of them in groups.
+fn products_found(narrow: DataType, bytes: &[DataType]) -> [usize; 2] {
+    let [mut found, mut in_groups] = [0; 2];
     for seed in 0..300 {
         let mut net = Net::new(2000 + seed);
         let dtype = net.pick(bytes);
@@ -74,8 +96,14 @@ fn products_found(narrow: DataType, bytes: &[DataType]) -> usize {
         let (depth, columns) = (net.pick(&[4, 8, 3, 12]), net.between(1, 9));
         let zero = net.pick(&ZEROS);
         let left_scale: [Option<&[usize]>; 4] = [None, Some(&[]), Some(&[1]), Some(&[1, 1])];
+        let mut groups = 1;
         let y = if is_convolution {
-            let shape = [net.between(1, 2), depth, net.between(2, 5), net.between(2, 5)];
+            // Integers of 16 bits are not multiplied in groups.
+            let several = [1, 1, 1, 2, 3, 5];
+            groups = if narrow == DataType::I8 { net.pick(&several) } else { 1 };
+            let channels = groups * depth;
+            let columns = groups * net.pick(&[columns, columns, 4, 8]);
+            let shape = [net.between(1, 2), channels, net.between(2, 5), net.between(2, 5)];
             let bytes = net.input(dtype, &shape);
             let entry = scale(&mut net, &left_scale);
             let x = numbers(&mut net, bytes, zero, entry);
@@ -84,7 +112,7 @@ fn products_found(narrow: DataType, bytes: &[DataType]) -> usize {
             let along = [1, depth, 1, 1];
             let scales: [Option<&[usize]>; 5] =
                 [None, Some(&[]), Some(&whole), Some(&whole), Some(&along)];
-            let mut operands = vec![x, weights(&mut net, &kernel, &scales)];
+            let mut operands = vec![x, filters(&mut net, kernel, &scales)];
             bias(&mut net, &mut operands, columns);
             let pads = [0, 1].map(|_| net.between(0, 2));
             let window = Window {
@@ -92,7 +120,7 @@ fn products_found(narrow: DataType, bytes: &[DataType]) -> usize {
                 pads_end: vec![pads[1], pads[0]],
                 ..Window::plain(2)
             };
-            net.node(Convolution { window, groups: 1 }, &operands)
+            net.node(Convolution { window, groups }, &operands)
         } else {
             let rows: Vec<usize> = (0..net.between(0, 2)).map(|_| net.between(1, 5)).collect();
             let shape = [&rows[..], &[net.between(1, 3), depth]].concat();
@@ -137,7 +165,9 @@ fn products_found(narrow: DataType, bytes: &[DataType]) -> usize {
         });
         let text = after.to_text(Constants::Digest);
         let is_packed = text.contains("packed_convolution") || text.contains("packed_matmul");
-        found += usize::from(is_packed && text.contains(&format!("{narrow}[")));
+        let is_found = is_packed && text.contains(&format!("{narrow}["));
+        found += usize::from(is_found);
+        in_groups += usize::from(is_found && groups > 1);
     }
-    found
+    [found, in_groups]
 }
