@@ -67,7 +67,7 @@ impl<'a> Factors<'a> {
             },
         };
         let groups = convolution.groups;
-        let fits = sums_channels(weights.shape(), groups, (factor.weights, bytes))
+        let fits = sums_channels(weights.shape(), groups, bytes)
             && node.inputs.get(2).copied().flatten().is_none()
             && weights.dtype() == DataType::I32;
         let offsets = filter_offsets(weights, factor.weights).filter(|_| fits)?;

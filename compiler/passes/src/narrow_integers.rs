@@ -6,6 +6,7 @@ use crate::integer_convolution::filter_offsets;
 use crate::integer_products::{
     BYTES, Bytes, NarrowFactor, column_offsets, extended_from, minus_zero_point,
 };
+use crate::quantized::sums_channels;
 use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{Cast, Convolution, Graph, MatMul, Op, products_of};
@@ -45,7 +46,7 @@ fn factor(graph: &Graph, node: &Node<Op>) -> Option<ValueId> {
     let weights = graph.constant(right).filter(|weights| weights.dtype() == DataType::I32)?;
     let fits = match (node.operation.downcast::<Convolution>(), weights.shape()) {
         (Some(convolution), _) => {
-            convolution.groups == 1
+            sums_channels(weights.shape(), convolution.groups, Bytes::Unsigned)
                 && node.inputs.get(2).is_none_or(Option::is_none)
                 && filter_offsets(weights, DataType::I16).is_some()
         }

@@ -69,12 +69,12 @@ fn is_filtered(graph: &Graph, node: &Node<Op>, rates: &Rates) -> bool {
     tile().is_some()
 }
 
-/// Whether a convolution by `weights` `[O, C / g, K..]` sums products over channels by an instruction: those of one group, or of
-/// groups that come to fill blocks ([`crate::filled_groups`]), where bytes are multiplied on a processor. Depthwise ones are
-/// computed channel by channel.
-pub(crate) fn sums_channels(weights: &[usize], groups: usize, factors: (DataType, Bytes)) -> bool {
+/// Whether a convolution by `weights` `[O, C / g, K..]` sums products over channels by an instruction: those of one group, or,
+/// on processors, which multiply unsigned bytes, of groups that come to fill blocks ([`crate::filled_groups`]). Depthwise ones
+/// are computed channel by channel.
+pub(crate) fn sums_channels(weights: &[usize], groups: usize, bytes: Bytes) -> bool {
     let is_depthwise = weights.get(1) == Some(&1) && weights.first() == Some(&groups);
-    groups == 1 || !is_depthwise && factors == (DataType::I8, Bytes::Unsigned)
+    groups == 1 || !is_depthwise && bytes == Bytes::Unsigned
 }
 
 /// A value that is made of bytes: `integers * scale`.
@@ -145,7 +145,7 @@ impl Product {
         let convolution = node.operation.downcast::<Convolution>();
         let weights = &graph.tensor_type((*node.inputs.get(1)?)?).shape;
         let plain = convolution
-            .is_some_and(|convolution| sums_channels(weights, convolution.groups, factors));
+            .is_some_and(|convolution| sums_channels(weights, convolution.groups, factors.1));
         if !plain && node.operation.downcast::<MatMul>().is_none() {
             return None;
         }

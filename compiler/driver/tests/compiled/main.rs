@@ -264,17 +264,33 @@ fn products_of_bytes() {
 /// Sums of products of bytes, each less a zero point and times a scale, and what reads such bytes beside.
 #[test]
 fn products_of_scaled_bytes() {
-    for (shape, outputs, stride) in [([1, 32, 9, 8], 40, 1), ([2, 3, 10, 11], 32, 2)] {
+    // Groups that are merged, the last of them with filler, those that fill blocks, and those that end inside of them.
+    for (shape, outputs, stride, groups) in [
+        ([1, 32, 9, 8], 40, 1, 1),
+        ([2, 3, 10, 11], 32, 2, 1),
+        ([1, 32, 9, 8], 64, 1, 8),
+        ([1, 40, 9, 8], 40, 2, 5),
+        ([1, 64, 7, 8], 64, 1, 2),
+        ([1, 72, 9, 8], 72, 1, 3),
+    ] {
         let mut case = Case::new();
         let (bytes, _) = case.bytes(&shape);
         let x = case.scaled(bytes, 128.0);
-        let w = case.integers(DataType::I8, &[outputs, shape[1], 3, 3]);
+        let w = case.integers(DataType::I8, &[outputs, shape[1] / groups, 3, 3]);
         let w = case.scaled_by_channels(w, outputs);
         let bias = case.constant(&[outputs]);
-        let y = case.node(Convolution { window: window(stride, 1), groups: 1 }, &[x, w, bias]);
+        let y = case.node(Convolution { window: window(stride, 1), groups }, &[x, w, bias]);
         let y = case.unary(UnaryFunction::Relu, y);
         case.check(y);
     }
+    let mut case = Case::new();
+    let (bytes, _) = case.bytes(&[1, 32, 5, 6]);
+    let x = case.scaled(bytes, 128.0);
+    let w = case.integers(DataType::I8, &[32, 16, 4, 4]);
+    let (w, window) = (case.scaled(w, 0.0), window(2, 1));
+    let transposed = ConvolutionTranspose { window, groups: 1, output_padding: vec![0, 0] };
+    let y = case.node(transposed, &[x, w]);
+    case.check(y);
     let mut case = Case::new();
     let (bytes, _) = case.bytes(&[5, 64]);
     let x = case.scaled(bytes, 100.0);

@@ -81,8 +81,9 @@ fn products_of_bytes_compute_the_same() {
 
 #[test]
 fn products_of_integers_of_16_bits_compute_the_same() {
-    let [found, _] = products_found(DataType::I16, &[DataType::U8, DataType::I8]);
+    let [found, in_groups] = products_found(DataType::I16, &[DataType::U8, DataType::I8]);
     assert!(found > 100, "{found} products of integers of 16 bits");
+    assert!(in_groups > 20, "{in_groups} products of integers of 16 bits in groups");
 }
 
 /// Checks products of bytes on machines whose weights are of type `narrow`; says in how many they are, and in how many
@@ -98,9 +99,7 @@ fn products_found(narrow: DataType, bytes: &[DataType]) -> [usize; 2] {
         let left_scale: [Option<&[usize]>; 4] = [None, Some(&[]), Some(&[1]), Some(&[1, 1])];
         let mut groups = 1;
         let y = if is_convolution {
-            // Integers of 16 bits are not multiplied in groups.
-            let several = [1, 1, 1, 2, 3, 5];
-            groups = if narrow == DataType::I8 { net.pick(&several) } else { 1 };
+            groups = net.pick(&[1, 1, 1, 2, 3, 5]);
             let channels = groups * depth;
             let columns = groups * net.pick(&[columns, columns, 4, 8]);
             let shape = [net.between(1, 2), channels, net.between(2, 5), net.between(2, 5)];
