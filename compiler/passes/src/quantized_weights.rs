@@ -76,9 +76,9 @@ struct Moved {
 
 impl Moved {
     fn of(graph: &Graph, value: ValueId, left: usize) -> Option<Self> {
-        if let Some(Scaled { integers: value, scale }) = Scaled::of(graph, value) {
-            let integers = integers(graph, value)?;
-            let one = Tensor::from_elements([], &[1.0f32]);
+        if let Some(Scaled { integers: bytes, scale }) = Scaled::of(graph, value) {
+            let integers = integers(graph, bytes)?;
+            let one = Tensor::from_f64(graph.tensor_type(value).dtype, Vec::<usize>::new(), &[1.0]);
             let scale = match scale {
                 Some(scale) => graph.constant(scale)?.clone(),
                 None => one.ok()?,
