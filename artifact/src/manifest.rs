@@ -220,6 +220,10 @@ pub struct Step {
     /// `tasks / min_tasks_per_thread` threads and on the caller's alone where that is below 2. A
     /// thread's share should be some 5 µs of work or more.
     pub min_tasks_per_thread: u64,
+    /// Of a step that runs in order: how many steps from this one on may run at the same time as how many behind them,
+    /// each after the one before it. None of either reads or writes what one of the others writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<[u32; 2]>,
     /// The kernel's buffers in order.
     pub arguments: Vec<Argument>,
     /// Floating-point or integer arithmetic operations; a multiply-add counts 2.

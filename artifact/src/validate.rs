@@ -87,7 +87,9 @@ impl Manifest {
                 .and_then(|()| self.check_device(variant))
                 .map_err(|what| ManifestError::Variant { variant: index, what })?;
             for (position, step) in variant.steps.iter().enumerate() {
-                self.check_step(variant, step).map_err(|what| ManifestError::Step {
+                let checked = self.check_step(variant, step);
+                let checked = checked.and_then(|()| check_beside(&variant.steps[position..]));
+                checked.map_err(|what| ManifestError::Step {
                     variant: index,
                     step: position,
                     kernel: step.kernel.clone(),
@@ -212,4 +214,39 @@ fn tensors(role: &'static str, list: &[TensorInfo]) -> Result<(), ManifestError>
         }
     }
     Ok(())
+}
+
+/// Whether the steps that may run at the same time by what the first one says are there, and apart in memory.
+fn check_beside(steps: &[Step]) -> Result<(), String> {
+    let Some([first, second]) = steps[0].beside else { return Ok(()) };
+    let (first, second) = (first as usize, second as usize);
+    if first == 0 || second == 0 || first.saturating_add(second) > steps.len() {
+        return Err(format!("{first} steps beside {second} are not there"));
+    }
+    let (one, rest) = steps.split_at(first);
+    for own in one.iter().flat_map(|step| &step.arguments) {
+        for other in rest[..second].iter().flat_map(|step| &step.arguments) {
+            let is_read = own.access == Access::Read && other.access == Access::Read;
+            if !is_read && meet(own, other) {
+                return Err("a step beside it writes what it reads or writes".into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether two arguments have bytes in common.
+fn meet(one: &Argument, other: &Argument) -> bool {
+    let begins = match (one.slot, other.slot) {
+        (Slot::Arena { offset }, Slot::Arena { offset: other })
+        | (Slot::Weight { offset }, Slot::Weight { offset: other }) => (offset, other),
+        (Slot::Input { index, offset }, Slot::Input { index: at, offset: other })
+        | (Slot::Output { index, offset }, Slot::Output { index: at, offset: other })
+            if index == at =>
+        {
+            (offset, other)
+        }
+        _ => return false,
+    };
+    begins.0 < begins.1.saturating_add(other.bytes) && begins.1 < begins.0.saturating_add(one.bytes)
 }

@@ -48,6 +48,7 @@ fn manifest() -> Manifest {
                 kernel: "k0".into(),
                 tasks: 4,
                 min_tasks_per_thread: 2,
+                beside: None,
                 arguments: vec![
                     argument(Slot::Input { index: 0, offset: 0 }, 64, Access::Read),
                     argument(Slot::Weight { offset: 64 }, 128, Access::Read),
@@ -218,7 +219,7 @@ fn a_hostile_section_table_is_refused() {
 #[test]
 fn an_impossible_manifest_is_refused_naming_the_object() {
     type Change = fn(&mut Manifest);
-    let cases: [(&str, Change); 19] = [
+    let cases: [(&str, Change); 21] = [
         ("schema version 9", |m| m.schema_version = 9),
         ("no target variant", |m| m.variants.clear()),
         ("output 'y': says 31 bytes", |m| m.outputs[0].bytes = 31),
@@ -227,6 +228,13 @@ fn an_impossible_manifest_is_refused_naming_the_object() {
         ("arena of 18446744073709551615 bytes", |m| m.variants[0].arena_bytes = u64::MAX),
         ("tasks do not fit", |m| m.variants[0].steps[0].tasks = u64::MAX),
         ("minTasksPerThread is 0", |m| m.variants[0].steps[0].min_tasks_per_thread = 0),
+        ("1 steps beside 1 are not there", |m| m.variants[0].steps[0].beside = Some([1, 1])),
+        ("a step beside it writes what it reads or writes", |m| {
+            m.variants[0].program.clear();
+            let steps = &mut m.variants[0].steps;
+            steps.push(steps[0].clone());
+            steps[0].beside = Some([1, 1]);
+        }),
         ("symbol is empty", |m| m.variants[0].steps[0].kernel.clear()),
         ("reach outside of the arena of 192 bytes", |m| m.variants[0].arena_bytes = 192),
         ("no input 3", |m| {

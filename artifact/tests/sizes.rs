@@ -13,6 +13,7 @@ fn step(bytes: u64) -> Step {
         kernel: "k0".into(),
         tasks: 1,
         min_tasks_per_thread: 1,
+        beside: None,
         arguments: vec![
             argument(Slot::Input { index: 0, offset: 0 }, Access::Read),
             argument(Slot::Output { index: 0, offset: 0 }, Access::Write),

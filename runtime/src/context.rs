@@ -1,5 +1,6 @@
 //! What one run at a time needs for itself: arena, scratch, the table of pointers, its seats.
 
+mod chains;
 mod host;
 
 use std::ffi::c_void;
@@ -97,7 +98,7 @@ impl Context {
         let tables = loaded.plans.iter().map(|plan| loaded.table(plan, memory.base()));
         let mut tables: Vec<Vec<*mut c_void>> = tables.collect();
         let mut calls = loaded.plans.iter().flat_map(|plan| &plan.calls);
-        let parallel = calls.any(|call| call.threads > 1);
+        let parallel = calls.any(|call| call.threads > 1 || call.beside.is_some());
         Ok(Self {
             table: std::mem::take(&mut tables[0]),
             tables,
@@ -195,12 +196,8 @@ impl Context {
         for part in parts {
             match part {
                 Part::Calls(range) => match clock {
-                    None => {
-                        for call in &plan.calls[range.clone()] {
-                            // SAFETY: the caller's promise.
-                            unsafe { self.step(call, entry) };
-                        }
-                    }
+                    // SAFETY: the caller's promise.
+                    None => unsafe { self.calls(&plan.calls[range.clone()], entry) },
                     // SAFETY: as above.
                     Some(clock) => unsafe { self.run_timed(plan, range.clone(), entry, clock) },
                 },
@@ -439,6 +436,16 @@ impl Context {
         }
     }
 
+    /// Where this run's threads have their seats and their scratch.
+    fn team(&self) -> Team {
+        Team {
+            seats: &raw const *self.seats,
+            claimed: &raw const *self.claimed,
+            scratch: self.scratch,
+            scratch_stride: self.scratch_stride,
+        }
+    }
+
     /// Runs one step on as many threads as it is worth and gives their number.
     ///
     /// # Safety
@@ -458,12 +465,7 @@ impl Context {
         for (index, range) in ranges.iter().enumerate() {
             range.fill(claim::part(call.tasks as u32, index as u32, threads as u32));
         }
-        let team = Team {
-            seats: &raw const *self.seats,
-            claimed: &raw const *self.claimed,
-            scratch: self.scratch,
-            scratch_stride: self.scratch_stride,
-        };
+        let team = self.team();
         let job = Job {
             kernel: call.kernel,
             buffers,

@@ -31,6 +31,8 @@ pub(crate) struct Call {
     /// Most threads that the step is worth; at least 1. A step of more tasks than [`claim::MAX_TASKS`]
     /// stays on one thread: none that is worth its tasks has as many.
     pub(crate) threads: usize,
+    /// The numbers of calls from this one on, and behind them, that may run at the same time.
+    pub(crate) beside: Option<[usize; 2]>,
     /// Fewest tasks that a thread claims at a time.
     pub(crate) grain: u32,
 }
@@ -261,6 +263,7 @@ fn calls(variant: &Variant, library: &Library, entries: &[usize]) -> Result<Vec<
             first: entries[index],
             tasks: step.tasks as i64,
             threads: usize::try_from(worth).unwrap_or(usize::MAX).max(1),
+            beside: step.beside.map(|counts| counts.map(|count| count as usize)),
             grain: claim::grain(step.min_tasks_per_thread),
         });
     }

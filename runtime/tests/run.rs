@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use hone_artifact::{Access, DataType, Slot, TensorInfo};
+use hone_artifact::{Access, DataType, Slot, Step, TensorInfo};
 use hone_runtime::{Affinity, HugePages, Model, Options, Profile, RunError};
 
 fn threads(threads: usize) -> Options {
@@ -125,6 +125,41 @@ fn a_step_too_small_stays_on_the_callers_thread() {
     model.run_profiled(&[as_bytes(&x)], &mut [as_bytes_mut(&mut y)], &mut profile).unwrap();
     assert_eq!(y, expected(&x));
     assert_eq!(profile.steps[0].threads, 1);
+}
+
+/// Two halves of the rows, each as a chain of both steps that the other one does not touch.
+#[test]
+fn chains_of_steps_run_beside_each_other() {
+    const ROWS: usize = 64;
+    let mut manifest = affine(ROWS);
+    let half = (ROWS / 2 * ROW * 4) as u64;
+    let part = |step: &Step, number: u64| {
+        let mut step = step.clone();
+        step.tasks /= 2;
+        for argument in &mut step.arguments {
+            match &mut argument.slot {
+                Slot::Weight { .. } => continue,
+                Slot::Input { offset, .. }
+                | Slot::Output { offset, .. }
+                | Slot::Arena { offset } => {
+                    *offset += number * half;
+                }
+            }
+            argument.bytes = half;
+        }
+        step
+    };
+    let steps = &mut manifest.variants[0].steps;
+    *steps = [0, 1].iter().flat_map(|at| steps.iter().map(|step| part(step, *at))).collect();
+    steps[0].beside = Some([2, 2]);
+    let (_folder, path) = file(&manifest);
+    let x = ramp(ROWS);
+    for count in [1, 2, 3] {
+        let mut model = Model::load(&path, &threads(count)).unwrap();
+        for _ in 0..200 {
+            assert_eq!(run(&mut model, &x), expected(&x), "{count} threads");
+        }
+    }
 }
 
 /// Both ends of a range of tasks lie in one word: more than fit there are one thread's.

@@ -171,6 +171,7 @@ impl Probe {
             kernel: (*name).to_owned(),
             tasks: 1,
             min_tasks_per_thread: 1,
+            beside: None,
             arguments: arguments.clone(),
             flops: 0,
             bytes_read: 0,

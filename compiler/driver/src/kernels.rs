@@ -1,9 +1,10 @@
 //! Groups to kernels: lower, schedule, generate code. Equal programs are compiled once.
 
+use crate::abreast::{bring_together, runs_in_order};
 use crate::device;
 use crate::prefix::{NeededCall, needed_calls};
 use crate::schedule::{Unscheduled, schedule_all};
-use crate::storage::{Roots, SubBuffer};
+use crate::storage::{Buffers, Roots, SubBuffer};
 use crate::sub_buffers::SubBuffers;
 use crate::{CompileError, Options};
 use blake3::{Hash, Hasher};
@@ -102,6 +103,8 @@ pub struct Call {
     pub flops: u64,
     /// Which elements of its results are needed, where not all are; they hold anything elsewhere.
     pub needed: Vec<Need>,
+    /// Whether it and the next call run in order and do not depend on each other.
+    pub beside_next: bool,
 }
 
 /// What may change scheduled programs before code is made of them; gets each with its number.
@@ -282,6 +285,7 @@ impl Lowering {
                     nodes: node_names(graph, &groups[group]),
                     flops: group_flops(graph, &groups[group]),
                     needed: Vec::new(),
+                    beside_next: false,
                 };
                 let prefix = needed.map(|NeededCall { size, prefix, outputs }| {
                     call.parameters.insert(call.inputs, size);
@@ -299,6 +303,10 @@ impl Lowering {
             }
         });
         let items = numbered.collect();
+        let buffers = Buffers::new(&aliases, &sub_buffers);
+        let in_order: Vec<bool> =
+            self.programs.iter().map(|kernel| runs_in_order(&kernel.program)).collect();
+        let items = bring_together(items, &buffers, |call| in_order[call.kernel]);
         LoweredGraph { groups, items, aliases, sub_buffers }
     }
 

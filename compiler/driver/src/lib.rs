@@ -1,6 +1,7 @@
 //! The only room that sees every stage: order, options and dumps; no algorithms. The whole path is
 //! in `pipeline`.
 
+mod abreast;
 mod artifact;
 mod device;
 mod device_attention;

@@ -4,7 +4,7 @@
 //! counted in calls. What a branch computes for itself is not alive while the other one runs, so temporaries of both
 //! share their place; what a loop reads again lives until its end ([`crate::plan_regions`]).
 
-use crate::kernels::{Call, CompiledKernels, LoweredGraph, LoweredItem};
+use crate::kernels::{Call, CompiledKernels, KernelInfo, LoweredGraph, LoweredItem};
 use crate::storage::{Buffers, Home, Place};
 use hone_artifact::{Access, Argument, BUFFER_ALIGNMENT, OutputExtent, Part, Slot, Step};
 use hone_graph::{Definition, ValueId};
@@ -124,7 +124,8 @@ impl<'a> Planner<'a> {
                         (self.steps, self.kernels.kernels[call.kernel].functions.len());
                     self.calls.push((call, operands));
                     self.steps += added;
-                    self.time += 1;
+                    // What may run at the same time lies apart.
+                    self.time += usize::from(!call.beside_next);
                     match parts.last_mut() {
                         Some(Part::Steps { count, .. }) => *count += added as u32,
                         _ => parts.push(Part::Steps { first: first as u32, count: added as u32 }),
@@ -251,8 +252,17 @@ impl<'a> Planner<'a> {
                     Argument { slot, bytes: operand.bytes, access: operand.access }
                 })
                 .collect();
-            steps.extend(call_steps(self.kernels, call, &arguments));
+            steps.push(call_steps(self.kernels, call, &arguments));
         }
+        for index in 0..steps.len() {
+            if self.calls[index].0.beside_next
+                && let Some(beside) = self.beside([index, index + 1].map(|of| self.calls[of].0))
+                && let Some(first) = steps[index].first_mut()
+            {
+                first.beside = Some(beside);
+            }
+        }
+        let steps = steps.into_iter().flatten().collect();
         let plan = StepPlan {
             steps,
             program,
@@ -261,6 +271,22 @@ impl<'a> Planner<'a> {
             arena_lower_bound: arena.lower_bound,
         };
         (plan, self.weights)
+    }
+}
+
+impl Planner<'_> {
+    /// The numbers of steps of two calls, where each has a step of one task that is worth a thread of its own.
+    fn beside(&self, calls: [&Call; 2]) -> Option<[u32; 2]> {
+        let kernels = calls.map(|call| &self.kernels.kernels[call.kernel]);
+        let is_worth = |kernel: &KernelInfo| {
+            let mut functions = kernel.functions.iter().zip(&kernel.program.body);
+            functions.any(|(function, statement)| {
+                function.tasks == 1 && work(&kernel.program, statement).is_worth_a_thread()
+            })
+        };
+        let is_device = self.kernels.device.is_some();
+        let steps = kernels.map(|kernel| kernel.functions.len() as u32);
+        (!is_device && kernels.into_iter().all(is_worth)).then_some(steps)
     }
 }
 
@@ -282,6 +308,7 @@ fn call_steps(kernels: &CompiledKernels, call: &Call, arguments: &[Argument]) ->
         kernel: function.symbol.clone(),
         tasks: function.tasks,
         min_tasks_per_thread: work.min_tasks_per_thread(function.tasks),
+        beside: None,
         arguments: arguments.to_vec(),
         flops: share(work),
         bytes_read: work.bytes_read,

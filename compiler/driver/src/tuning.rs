@@ -264,6 +264,7 @@ impl Table {
             kernel: kernel.symbol.clone(),
             tasks: kernel.tasks,
             min_tasks_per_thread: work(program, statement).min_tasks_per_thread(kernel.tasks),
+            beside: None,
             arguments: arguments.clone(),
             flops: 0,
             bytes_read: 0,

@@ -107,6 +107,11 @@ impl StatementWork {
         let task = self.nanoseconds() / tasks.max(1);
         (THREAD_NANOSECONDS / task.max(1)).clamp(1, tasks.max(1))
     }
+
+    /// Whether all of it takes as long as a thread's part has to, by nominal rates.
+    pub fn is_worth_a_thread(&self) -> bool {
+        self.nanoseconds() >= THREAD_NANOSECONDS
+    }
 }
 
 /// What a statement does, of open sizes at their largest.

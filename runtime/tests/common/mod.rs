@@ -131,6 +131,7 @@ pub fn step(kernel: &str, tasks: usize, arguments: Vec<Argument>) -> Step {
         kernel: kernel.into(),
         tasks: tasks as u64,
         min_tasks_per_thread: 1,
+        beside: None,
         arguments,
         flops: 0,
         bytes_read: 0,
