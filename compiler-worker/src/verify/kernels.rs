@@ -4,6 +4,7 @@
 //! Kernels of a branch are checked where a sample takes it, those of a loop on the reference's values of its first and
 //! last iteration.
 
+use std::collections::HashMap;
 use std::error::Error;
 
 use hone_artifact::{Slot, Variant};
@@ -76,7 +77,11 @@ pub fn check(
     for value in map.calls.iter().flat_map(|call| &call.parameters) {
         evaluation.keep(*value);
     }
-    let mut calls = map.calls.iter().peekable();
+    // Calls stand in the order of the steps, in which recurrences beside each other go together.
+    let mut calls: HashMap<NodeId, Vec<&MappedCall>> = HashMap::new();
+    for call in &map.calls {
+        call.nodes.last().into_iter().for_each(|last| calls.entry(*last).or_default().push(call));
+    }
     let mut regions = map.regions.iter().peekable();
     for node in map.graph.nodes().ids() {
         match regions.next_if(|regions| regions.node == node) {
@@ -88,7 +93,7 @@ pub fn check(
                 evaluation.supply(node, results);
             }
         }
-        while let Some(call) = calls.next_if(|call| call.nodes.last() == Some(&node)) {
+        for call in calls.remove(&node).into_iter().flatten() {
             if let Ok(place) = checks.binary_search_by_key(&call.steps.start, |check| check.step) {
                 check_call(map, call, variant, &evaluation, executor, &mut checks[place])?;
             }

@@ -254,12 +254,12 @@ impl<'a> Planner<'a> {
                 .collect();
             steps.push(call_steps(self.kernels, call, &arguments));
         }
-        for index in 0..steps.len() {
-            if self.calls[index].0.beside_next
-                && let Some(beside) = self.beside([index, index + 1].map(|of| self.calls[of].0))
-                && let Some(first) = steps[index].first_mut()
+        let next = self.calls.iter().skip(1);
+        for ((own, next), steps) in self.calls.iter().zip(next).zip(&mut steps) {
+            if own.0.beside_next
+                && let Some(first) = steps.first_mut()
             {
-                first.beside = Some(beside);
+                first.beside = self.beside([own.0, next.0]);
             }
         }
         let steps = steps.into_iter().flatten().collect();
