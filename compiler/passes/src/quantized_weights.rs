@@ -107,8 +107,8 @@ impl Moved {
         let inner = shape[along + 1..].iter().product::<usize>().max(1);
         let mut found: Vec<Option<f64>> = vec![None; results];
         let elements = self.integers.to_i64().into_iter().zip(self.scales.to_f64());
-        for (place, (_, scale)) in elements.enumerate().filter(|(_, (integer, _))| *integer != 0) {
-            if *found[place / inner % results].get_or_insert(scale) != scale {
+        for (index, (_, scale)) in elements.enumerate().filter(|(_, (integer, _))| *integer != 0) {
+            if *found[index / inner % results].get_or_insert(scale) != scale {
                 return None;
             }
         }
