@@ -114,6 +114,20 @@ impl PaddedDimension {
         below.max(smallest) - added
     }
 
+    /// Checks numbers of positions, and that readers know of them.
+    fn check_lengths(&self, version: u32) -> Result<(), String> {
+        let name = &self.name;
+        if version < self.version_needed() {
+            return Err(format!("version {version} of the schema says no lengths of '{name}'"));
+        }
+        let is_function = |own: &PaddedLength| {
+            own.multiplier >= 1 && own.divisor >= 1 && (0..own.divisor).contains(&own.shift)
+        };
+        match self.lengths.iter().flatten().all(is_function) && self.multiple != Some(0) {
+            true => Ok(()),
+            false => Err(format!("a length does not follow from '{name}'")),
+        }
+    }
     /// The first version of the schema that has what this says: a runtime that does not know it would give outputs
     /// other extents, and take sizes that the model does not.
     pub fn version_needed(&self) -> u32 {
@@ -143,23 +157,6 @@ fn extents<'a>(
 
 fn extent(tensor: &TensorInfo, axis: Option<u32>) -> Option<u64> {
     tensor.shape.get(axis? as usize).copied()
-}
-
-impl PaddedDimension {
-    /// Checks numbers of positions, and that readers know of them.
-    fn check_lengths(&self, version: u32) -> Result<(), String> {
-        let name = &self.name;
-        if version < self.version_needed() {
-            return Err(format!("version {version} of the schema says no lengths of '{name}'"));
-        }
-        let is_function = |own: &PaddedLength| {
-            own.multiplier >= 1 && own.divisor >= 1 && (0..own.divisor).contains(&own.shift)
-        };
-        match self.lengths.iter().flatten().all(is_function) && self.multiple != Some(0) {
-            true => Ok(()),
-            false => Err(format!("a length does not follow from '{name}'")),
-        }
-    }
 }
 
 impl Manifest {
@@ -244,6 +241,7 @@ mod tests {
         assert_eq!(at(0), [vec![1, 2], vec![0, 4]]);
         assert_eq!(at(7), [vec![1, 9], vec![7, 4]]);
     }
+
     #[test]
     fn lengths_follow_from_the_size() {
         let tensor = |shape: Vec<u64>| TensorInfo::new("x", DataType::F32, shape).unwrap();

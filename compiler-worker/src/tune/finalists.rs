@@ -45,7 +45,6 @@ pub(super) struct Contest<'a> {
 }
 
 /// What the network decided.
-#[derive(Default)]
 pub(super) struct Decided {
     /// Recorded schedules that compilations use from now on.
     pub(super) kept: Recorded,

@@ -3,8 +3,9 @@
 //!
 //! That takes a device for some seconds, so it is done rarely: after 64 trials and then where their number has doubled, so
 //! that a search of a million trials does it 14 times at the most, and only where a run of the network is expected to be
-//! at least 2 % shorter than it was the last time. This machine's device is the only one, so rounds wait meanwhile; where
-//! sessions measure, one of them compares while the others go on with rounds.
+//! at least 2 % shorter than it was the last time. Where this machine measures, rounds wait
+//! meanwhile, since artifacts that are made would disturb them; where sessions alone measure, one of them compares while the
+//! others go on.
 
 use std::collections::BTreeSet;
 use std::thread::ScopedJoinHandle;
@@ -90,6 +91,9 @@ impl Session<'_> {
 
     /// Lets the network decide about what was found so far, with a measuring process of its own; no other may be at work
     /// on this machine meanwhile.
+    ///
+    /// # Errors
+    /// As for [`Contest::hold`](super::finalists::Contest::hold).
     pub(super) fn revise(
         &self,
         searched: &[Searched],
@@ -144,10 +148,12 @@ impl Session<'_> {
         };
         let new = decided.winners();
         revisions.kept = self.settle(searched, decided, log, outcome)?;
-        if new > 0 {
-            eprintln!("{} schedules are kept so far, {new} of them new", outcome.won.len());
-            outcome.revisions += 1;
-        }
+        eprintln!(
+            "the network has decided after {} trials: {} schedules are kept so far, {new} of them new",
+            self.done(outcome),
+            outcome.won.len()
+        );
+        outcome.revisions += usize::from(new > 0);
         Ok(())
     }
 

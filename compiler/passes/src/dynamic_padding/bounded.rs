@@ -151,6 +151,17 @@ impl Bounded {
         &self.steps
     }
 
+    /// What lengths of some values count, each once.
+    pub fn steps_among(&self, values: impl Iterator<Item = ValueId>) -> Vec<Length> {
+        let mut steps: Vec<Length> = Vec::new();
+        for along in values.flat_map(|value| self.along(value)) {
+            if !steps.contains(&along.length.steps()) {
+                steps.push(along.length.steps());
+            }
+        }
+        steps
+    }
+
     /// Raises the smallest size to one at which there is a position of a length.
     pub fn require(&mut self, length: Length) -> Result<(), String> {
         let least = length.first_with(0, self.least).filter(|least| *least <= self.bound);

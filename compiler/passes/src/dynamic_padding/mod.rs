@@ -329,12 +329,7 @@ impl<'a> Padding<'a> {
 
     /// What lengths of a node's results may count: what those of its operands do.
     fn steps_of(&self, node: &Node<Op>, inputs: &[Option<ValueId>]) -> Vec<Length> {
-        let mut steps: Vec<Length> = Vec::new();
-        for along in inputs.iter().flatten().flat_map(|value| self.new.along(*value)) {
-            if !steps.contains(&along.length.steps()) {
-                steps.push(along.length.steps());
-            }
-        }
+        let steps = self.new.steps_among(inputs.iter().flatten().copied());
         let is_given = matches!(node.operation.name(), "expand" | "tile");
         if is_given || steps.is_empty() { self.new.steps().to_vec() } else { steps }
     }
@@ -401,13 +396,7 @@ impl<'a> Padding<'a> {
     /// What the lengths of a node's operands count that are no constants.
     fn steps_beside_constants(&self, node: &Node<Op>) -> Vec<Length> {
         let known = node.inputs.iter().flatten().filter_map(|value| self.values[value.index()]);
-        let mut steps: Vec<Length> = Vec::new();
-        for along in known.flat_map(|value| self.new.along(value)) {
-            if !steps.contains(&along.length.steps()) {
-                steps.push(along.length.steps());
-            }
-        }
-        steps
+        self.new.steps_among(known)
     }
 
     /// The new graph with the outputs, and without nodes that nothing needs.

@@ -12,19 +12,45 @@ use hone_ops::{
 /// A convolution sees zeros behind the size, as it does outside of its input.
 pub(super) fn convolution(new: &mut Bounded, step: &mut Step<'_>) -> Added {
     let operator = step.node.operation.downcast::<Convolution>().ok_or("is no convolution")?;
-    step.others_are_whole(new, 1)?;
     let kernel = new.graph().tensor_type(step.input(1)?).shape.clone();
+    // Also where no window before the size reaches behind it: other ways to compute a convolution read more than
+    // its windows.
+    let reads_behind =
+        |axis: usize| kernel.get(axis) != Some(&1) || operator.window.pads_end[axis - 2] > 0;
+    let length = |new: &Bounded, step: &Step<'_>, along| {
+        lengths::windows(new, step.node, &step.inputs, along)
+    };
+    slide(new, step, &length, &reads_behind)
+}
+
+/// A transposed convolution adds up what elements before the size give: those behind it are zeros.
+pub(super) fn transposed(new: &mut Bounded, step: &mut Step<'_>) -> Added {
+    let operator = step.node.operation.downcast::<ConvolutionTranspose>();
+    let operator = operator.ok_or("is no transposed convolution")?;
+    let kernel = new.graph().tensor_type(step.input(1)?).shape.clone();
+    let length =
+        |_: &Bounded, _: &Step<'_>, along| lengths::transposed(operator, &kernel[2..], along);
+    slide(new, step, &length, &|_| true)
+}
+
+/// An operation that sums over channels and slides along other axes: each of these that is the dimension has a `length`
+/// afterwards, and zeros behind the size before where `reads_behind` says so of it.
+fn slide(
+    new: &mut Bounded,
+    step: &mut Step<'_>,
+    length: &dyn Fn(&Bounded, &Step<'_>, Along) -> Option<Length>,
+    reads_behind: &dyn Fn(usize) -> bool,
+) -> Added {
+    step.others_are_whole(new, 1)?;
     let mut first = step.input(0)?;
     for along in new.along(first).to_vec() {
         match along.axis {
             0 => {}
             1 => return Err("sums up channels, which are the dimension".to_owned()),
             axis => {
-                let length = lengths::windows(new, step.node, &step.inputs, along);
+                let length = length(new, step, along);
                 check_length(new, step, axis, length)?;
-                // Also where no window before the size reaches behind it: other ways to compute
-                // a convolution read more than its windows.
-                if kernel.get(axis) != Some(&1) || operator.window.pads_end[axis - 2] > 0 {
+                if reads_behind(axis) {
                     first = new.filled_above(first, axis, 0.0)?;
                 }
             }
@@ -50,28 +76,6 @@ fn check_length(
         (None, _) => Err("drops the dimension".to_owned()),
         _ => Err("has windows whose number does not follow from the dimension".to_owned()),
     }
-}
-
-/// A transposed convolution adds up what elements before the size give: those behind it are zeros.
-pub(super) fn transposed(new: &mut Bounded, step: &mut Step<'_>) -> Added {
-    let operator = step.node.operation.downcast::<ConvolutionTranspose>();
-    let operator = operator.ok_or("is no transposed convolution")?;
-    step.others_are_whole(new, 1)?;
-    let kernel = new.graph().tensor_type(step.input(1)?).shape.clone();
-    let mut first = step.input(0)?;
-    for along in new.along(first).to_vec() {
-        match along.axis {
-            0 => {}
-            1 => return Err("sums up channels, which are the dimension".to_owned()),
-            axis => {
-                let length = lengths::transposed(operator, &kernel[2..], along);
-                check_length(new, step, axis, length)?;
-                first = new.filled_above(first, axis, 0.0)?;
-            }
-        }
-    }
-    step.inputs[0] = Some(first);
-    step.copy(new)
 }
 
 /// Pooling sees behind the size what changes nothing.
