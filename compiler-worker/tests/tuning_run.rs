@@ -303,6 +303,8 @@ fn sessions_alone_go_on_with_rounds_while_the_network_decides() {
     let mut session = session.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let external = |stop: &Value| {
         let mut request = request(stop);
+        // Other tests run beside the session, whose times then drift.
+        request["work"]["target"]["noiseBudget"] = json!(1000.0);
         request["work"]["external"] =
             json!({"store": {"uri": "file://./store"}, "pool": "boards", "waitSeconds": 120});
         request
