@@ -219,7 +219,12 @@ pub fn compile_parsed<A>(
 /// What the importer is told beside the shapes of inputs.
 fn import_options(model: &Model) -> ImportOptions {
     let (folder, files) = (model.folder.clone(), model.files.clone());
-    ImportOptions { folder, backing: Some(files), ..ImportOptions::default() }
+    ImportOptions {
+        folder,
+        backing: Some(files),
+        inputs_have_room: true,
+        ..ImportOptions::default()
+    }
 }
 
 pub(crate) fn cannot_be_compiled(model: &Model, error: CompileError) -> Failure {

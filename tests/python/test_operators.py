@@ -178,7 +178,10 @@ def test_fused_functions():
     compare("FastGelu", [f32(2, 8), f32(8, seed=1)])
     compare("FusedMatMul", [f32(2, 3, 4), f32(2, 5, 4, seed=1)], transB=1, alpha=0.5)
     compare("FusedConv", [f32(1, 3, 6, 6), f32(4, 3, 3, 3, seed=1), f32(4, seed=2)], activation="Relu")
-    compare("FusedGemm", [f32(2, 4), f32(4, 3, seed=1), f32(3, seed=2)], activation="Relu")
+    product = [f32(2, 4), f32(4, 3, seed=1), f32(3, seed=2)]
+    compare("FusedGemm", product, activation="Relu")
+    compare("FusedGemm", product, activation="Selu", activation_alpha=1.5, activation_gamma=1.2)
+    compare("FusedGemm", product, activation="ThresholdedRelu", activation_alpha=0.3)
 
 
 def test_normalizations():

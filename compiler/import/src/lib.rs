@@ -43,6 +43,10 @@ pub struct ImportOptions {
     /// Values of inputs that are known when compiling: what is imported computes with them and has no
     /// such inputs. Of element type and shape as the model declares.
     pub constants: Vec<(String, Tensor)>,
+    /// A size that is computed of integers that are inputs has room for a number of elements that the importer chooses, and
+    /// a run that needs more is ended. Without it such a model is refused, with the inputs named, so that forms can be made
+    /// for their values.
+    pub inputs_have_room: bool,
     /// Sizes beyond which a model is refused.
     pub limits: Limits,
     /// What keeps the bytes of stored tensors, such as mapped files: it gets the memory of constants back that have been

@@ -5,6 +5,7 @@
 mod build;
 
 use build::*;
+use hone_import::ImportOptions;
 use hone_import::onnx::proto::{ModelProto, NodeProto};
 use hone_types::Tensor;
 
@@ -177,4 +178,98 @@ fn a_number_that_is_an_input_has_no_room_of_its_own() {
     let model = model(graph(vec![port("n", I64, &[])], stored, range, &["y"]), 13);
     let message = chain(&import(&model).unwrap_err());
     assert!(message.contains("input 'n'"), "{message}");
+}
+
+/// A model that reads the integers `n`, of this shape, and the floats `x`, `f32[3, 4]`.
+fn decided(extent: &[&str], nodes: Vec<NodeProto>) -> ModelProto {
+    let stored = vec![
+        integers("axes", &[0]),
+        integers("first", &[0]),
+        integers("one_more", &[1]),
+        integers("last", &[-1]),
+        integers("flat", &[-1, 4]),
+        integer("zero", 0),
+        integer("one", 1),
+        floats("value", &[1], &[0.0]),
+    ];
+    let inputs = vec![port("n", I64, extent), port("x", F32, &["3", "4"])];
+    model(graph(inputs, stored, nodes, &["y"]), 13)
+}
+
+fn with_room() -> ImportOptions {
+    ImportOptions { inputs_have_room: true, ..ImportOptions::default() }
+}
+
+fn rows() -> Tensor {
+    Tensor::from_elements([3, 4], &(0..12).map(|own| own as f32).collect::<Vec<_>>()).unwrap()
+}
+
+#[test]
+fn integers_that_are_inputs_have_room_where_that_is_asked_for() {
+    let range = decided(
+        &["3"],
+        vec![
+            node("ReduceSum", &["n", "axes"], &["sum"]).int("keepdims", 0),
+            node("Range", &["zero", "sum", "one"], &["y"]),
+        ],
+    );
+    let error = import(&range).unwrap_err();
+    assert_eq!(error.decided_by(), Some(&["n".to_owned()][..]), "{}", chain(&error));
+    let durations = Tensor::from_elements([3], &[2i64, 0, 5]).unwrap();
+    assert_eq!(first_with(&range, &with_room(), &[durations, rows()]), counted(7));
+    let many = Tensor::from_elements([3], &[200i64, 0, 57]).unwrap();
+    let graph = import_with(&range, &with_room()).unwrap().graph;
+    let error = hone_ops::evaluate(&graph, &[many, rows()]).unwrap_err();
+    assert!(chain(&error).contains("is above 256, the most that there is room for"), "{error}");
+}
+
+#[test]
+fn sums_by_group_have_as_many_rows_as_the_largest_number_says() {
+    // As networks on graphs average over the nodes of each graph of a batch.
+    let nodes = vec![
+        node("ReduceMax", &["n"], &["largest"]).ints("axes", &[0]).int("keepdims", 0),
+        node("Add", &["largest", "one"], &["groups"]),
+        node("Unsqueeze", &["groups", "first"], &["list"]),
+        node("Concat", &["list", "four"], &["shape"]).int("axis", 0),
+        node("ConstantOfShape", &["shape"], &["none"]),
+        node("Unsqueeze", &["n", "last"], &["column"]),
+        node("Expand", &["column", "wide"], &["places"]),
+        node("ScatterElements", &["none", "places", "x"], &["y"]).string("reduction", "add"),
+    ];
+    let mut made = decided(&["3"], nodes);
+    let graph = made.graph.as_mut().unwrap();
+    graph.initializer.push(integers("four", &[4]));
+    graph.initializer.push(integers("wide", &[3, 4]));
+    made.opset_import[0].version = Some(16);
+    let groups = Tensor::from_elements([3], &[1i64, 0, 1]).unwrap();
+    let (elements, shape) = first_with(&made, &with_room(), &[groups, rows()]);
+    assert_eq!(shape, [2, 4]);
+    assert_eq!(elements, [4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 14.0]);
+}
+
+#[test]
+fn rows_are_repeated_as_often_as_an_input_says() {
+    // As `repeat_interleave` by a number is written.
+    let nodes = vec![
+        node("Concat", &["one_more", "n"], &["values"]).int("axis", 0),
+        node("OneHot", &["one_more", "three", "values"], &["hot"]),
+        node("Reshape", &["hot", "last"], &["repeats"]),
+        node("Unsqueeze", &["x", "one_more"], &["apart"]),
+        node("Tile", &["apart", "repeats"], &["all"]),
+        node("Flatten", &["all"], &["y"]).int("axis", 2),
+    ];
+    let mut made = decided(&["1"], nodes.clone());
+    made.graph.as_mut().unwrap().initializer.push(integer("three", 3));
+    let twice = Tensor::from_elements([1], &[2i64]).unwrap();
+    let (elements, shape) = first_with(&made, &with_room(), &[twice.clone(), rows()]);
+    assert_eq!(shape, [6, 4]);
+    let expected: Vec<f64> = (0..3)
+        .flat_map(|row| (0..2).flat_map(move |_| (0..4).map(move |own| f64::from(row * 4 + own))))
+        .collect();
+    assert_eq!(elements, expected);
+    let mut reshaped = nodes;
+    reshaped[5] = node("Reshape", &["all", "flat"], &["y"]);
+    let mut made = decided(&["1"], reshaped);
+    made.graph.as_mut().unwrap().initializer.push(integer("three", 3));
+    assert_eq!(first_with(&made, &with_room(), &[twice, rows()]), (expected, vec![6, 4]));
 }

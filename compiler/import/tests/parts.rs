@@ -204,11 +204,13 @@ fn operators_that_onnxruntime_joined_take_a_part_as_those_of_onnx() {
         node("Gemm", &["rows", "square"], &["y"]),
     ]);
     type Function = fn(f64) -> f64;
-    let functions: [(&str, Function); 4] = [
+    let functions: [(&str, Function); 6] = [
         ("Relu", |x| x.max(0.0)),
         ("Elu", |x| if x > 0.0 { x } else { x.exp() - 1.0 }),
         ("Softplus", |x| x.exp().ln_1p()),
         ("Softsign", |x| x / (1.0 + x.abs())),
+        ("Selu", |x| 1.050_700_987 * if x > 0.0 { x } else { 1.673_263_242 * (x.exp() - 1.0) }),
+        ("ThresholdedRelu", |x| if x > 1.0 { x } else { 0.0 }),
     ];
     for (name, function) in functions {
         let (elements, shape) = gemm(name);
@@ -223,4 +225,77 @@ fn operators_that_onnxruntime_joined_take_a_part_as_those_of_onnx() {
     for (got, x) in elements.iter().zip([1.0f64, 2.0, 5.0, 6.0]) {
         assert!((got - x / (1.0 + (-x).exp())).abs() < 1e-5, "{got} of {x}");
     }
+}
+
+#[test]
+fn rows_attend_to_one_another() {
+    let scores = |rest: Vec<NodeProto>| {
+        let mut nodes = vec![
+            node("Transpose", &["rows"], &["turned"]).ints("perm", &[1, 0]),
+            node("MatMul", &["rows", "turned"], &["pairs"]),
+        ];
+        nodes.extend(rest);
+        nodes
+    };
+    // Of the rows (1, 2) and (5, 6): the products are 5, 17, 17, 61.
+    let softmax = |own: [f64; 2]| {
+        let most = own[0].max(own[1]);
+        let powers = own.map(|own| (own - most).exp());
+        powers.map(|own| own / (powers[0] + powers[1]))
+    };
+    let attend = scores(vec![
+        node("Mul", &["pairs", "tenth"], &["scaled"]),
+        node("Softmax", &["scaled"], &["weights"]).int("axis", -1),
+        node("MatMul", &["weights", "rows"], &["y"]),
+    ]);
+    let mut attend = chosen(attend);
+    attend.graph.as_mut().unwrap().initializer.push(floats("tenth", &[], &[0.1]));
+    let (elements, shape) = first(&attend, &[matrix()]);
+    assert_eq!(shape, [2, 2]);
+    for (row, own) in [[0.5, 1.7], [1.7, 6.1]].into_iter().enumerate() {
+        let [one, other] = softmax(own);
+        for (column, (a, b)) in [(1.0, 5.0), (2.0, 6.0)].into_iter().enumerate() {
+            let (got, want) = (elements[row * 2 + column], one * a + other * b);
+            assert!((got - want).abs() < 1e-5, "{got} is not {want}");
+        }
+    }
+    // What is summed along either axis, and what a mask of one axis is laid beside.
+    let sums = |axis: i64| {
+        let sum = node("ReduceMean", &["pairs"], &["y"]).ints("axes", &[axis]).int("keepdims", 0);
+        first(&chosen(scores(vec![sum])), &[matrix()])
+    };
+    assert_eq!(sums(0), (vec![11.0, 39.0], vec![2]));
+    assert_eq!(sums(1), (vec![11.0, 39.0], vec![2]));
+    let beside = scores(vec![
+        node("Gather", &["rows", "zero"], &["bias"]).int("axis", 1),
+        node("Add", &["pairs", "bias"], &["sum"]),
+        node("ReduceMax", &["sum"], &["y"]).ints("axes", &[0]).int("keepdims", 0),
+    ]);
+    assert_eq!(first(&chosen(beside), &[matrix()]), (vec![18.0, 66.0], vec![2]));
+}
+
+#[test]
+fn tables_of_pairs_are_refused_where_nothing_takes_them() {
+    let pairs = |last: NodeProto| {
+        let nodes = vec![
+            node("Transpose", &["rows"], &["turned"]).ints("perm", &[1, 0]),
+            node("MatMul", &["rows", "turned"], &["pairs"]),
+            last,
+        ];
+        chain(&import(&chosen(nodes)).unwrap_err())
+    };
+    let output = pairs(node("Neg", &["pairs"], &["y"]));
+    assert!(output.contains("an output of the model, along two axes"), "{output}");
+    let flat = pairs(node("Flatten", &["pairs"], &["y"]));
+    assert!(flat.contains("one of its inputs, along two axes"), "{flat}");
+    // A table of all rows, whatever a run finds.
+    let nodes = vec![
+        node("Transpose", &["rows"], &["turned"]).ints("perm", &[1, 0]),
+        node("MatMul", &["rows", "turned"], &["pairs"]),
+        node("Transpose", &["x"], &["columns"]).ints("perm", &[1, 0]),
+        node("MatMul", &["x", "columns"], &["all"]),
+        node("Add", &["pairs", "all"], &["y"]),
+    ];
+    let beside = chain(&import(&chosen(nodes)).unwrap_err());
+    assert!(beside.contains("what another of its inputs is laid beside"), "{beside}");
 }

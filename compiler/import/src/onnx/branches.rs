@@ -96,6 +96,10 @@ impl Importer {
         });
         let outputs = outputs.inspect_err(|_| self.builder.abandon_regions(depth))?;
         let (leaves, forms) = self.builder.flattened(&outputs);
+        for own in &leaves {
+            let single = self.builder.check_single_part(*own, "a result of a branch");
+            single.inspect_err(|_| self.builder.abandon_regions(depth))?;
+        }
         let shapes = leaves.iter().map(|own| self.builder.shape(*own)).collect();
         let parts = leaves.iter().map(|own| self.builder.part(*own)).collect();
         let level = self.builder.suspend_region();

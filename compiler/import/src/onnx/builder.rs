@@ -14,6 +14,7 @@ use super::from_shapes::FromShapes;
 use super::narrow::NarrowType;
 use super::proto::TensorProto;
 use super::ranges::Range;
+use super::sized::Part;
 use super::tensor::{self, checked_bytes};
 use crate::{ImportError, ImportOptions, Limits, NodeError};
 use hone_graph::{OutputExtent, ValueId};
@@ -77,6 +78,8 @@ pub(super) struct Builder {
     pub(super) extents: HashMap<Operand, (usize, Operand)>,
     /// Those of them whose part lies at its places among all the room, not at the front.
     pub(super) spread: HashSet<Operand>,
+    /// Of operands of which a part is there along two axes, the second one.
+    pub(super) second_parts: HashMap<Operand, Part>,
     /// Operands with nothing of use behind such a part, and how many there are of it.
     pub(super) filled: HashMap<Operand, Operand>,
     /// Shapes that the model declares for them.
@@ -106,6 +109,8 @@ pub(super) struct Builder {
     pub(super) tokens: HashMap<Operand, (Operand, Tokens)>,
     /// Constants that follow from the shapes of inputs.
     pub(super) from_shapes: FromShapes,
+    /// See [`ImportOptions::inputs_have_room`].
+    pub(super) inputs_have_room: bool,
     /// Random numbers that were drawn.
     pub(super) drawn: usize,
     /// Strings that the model stores.
@@ -124,6 +129,7 @@ impl Builder {
             nodes: 0,
             extents: HashMap::new(),
             spread: HashSet::new(),
+            second_parts: HashMap::new(),
             filled: HashMap::new(),
             declared: HashMap::new(),
             ranges: HashMap::new(),
@@ -141,6 +147,7 @@ impl Builder {
             key_maps: HashMap::new(),
             tokens: HashMap::new(),
             from_shapes: FromShapes::default(),
+            inputs_have_room: options.inputs_have_room,
             drawn: 0,
             stored_texts: BTreeSet::new(),
             warnings: Vec::new(),

@@ -128,6 +128,8 @@ impl Question<'_> {
             }
             // Where the places are not all there, `scattered` has been asked before.
             "ScatterElements" | "ScatterND" => (self.place == 0).then_some(Fate::Kept(axis)),
+            // Of the grid; behind its first axis the result has that of the channels.
+            "GridSample" => (self.place == 1 && axis > 0).then_some(Fate::Kept(axis + 1)),
             "RoiAlign" => (self.place > 0 && axis == 0).then_some(Fate::Kept(0)),
             // Of equal ones the last could lie behind the part.
             "ArgMax" | "ArgMin" if self.node.flag("select_last_index", false)? => None,

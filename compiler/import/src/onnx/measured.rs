@@ -1,5 +1,5 @@
 //! Sizes that a network measures out by floats, and that nothing bounds: durations of sounds, say, which are rounded
-//! exponentials. There is room for a number of elements that is decided here, and a run that needs more is ended.
+//! exponentials; and those that integers decide which are inputs: durations, the numbers of graphs. There is room for a number of elements that is decided here, and a run that needs more is ended.
 
 use super::builder::{Builder, Operand};
 use super::shorthands::Step;
@@ -26,7 +26,8 @@ const ROOM_OF_SUM: usize = 256;
 const FAR: usize = 256;
 
 impl Builder {
-    /// Whether a number is computed of floats that the graph under construction computes.
+    /// Whether a number is computed of floats that the graph under construction computes, or of integers that are inputs
+    /// of the model, where these may decide a size.
     pub(super) fn is_measured(&self, number: Operand) -> bool {
         self.default_room(number).is_some()
     }
@@ -34,7 +35,8 @@ impl Builder {
     /// For how many elements there is room where such a number is a size; `None` of other numbers. Sums have room in
     /// proportion to their terms: a longer text makes a longer sound.
     pub(super) fn default_room(&self, number: Operand) -> Option<usize> {
-        let terms = measured_terms(self.graph(), self.own_value(number)?)?;
+        let has_room = self.inputs_have_room && self.depth() == 1;
+        let terms = measured_terms(self.graph(), self.own_value(number)?, has_room)?;
         Some(match terms {
             ..2 => ROOM,
             terms => terms.saturating_mul(ROOM_PER_TERM).max(ROOM_OF_SUM),
@@ -71,9 +73,13 @@ impl Builder {
     }
 }
 
-/// Of how many terms the largest sum is that a number is computed of; `None` of a number that is not computed of floats
-/// that are results of nodes.
-fn measured_terms(graph: &Graph, number: ValueId) -> Option<usize> {
+/// Of how many terms the largest sum is that a number is computed of; `None` of a number that is computed neither of floats
+/// that are results of nodes nor, with `of_inputs`, of integers that are inputs.
+fn measured_terms(graph: &Graph, number: ValueId, of_inputs: bool) -> Option<usize> {
+    let is_integer_input = |value: ValueId| {
+        let is_integer = matches!(graph.tensor_type(value).dtype, DataType::I32 | DataType::I64);
+        is_integer && graph.inputs().iter().any(|port| port.value == value)
+    };
     let is_float = |value: ValueId| graph.tensor_type(value).dtype.is_float();
     let mut seen: HashMap<ValueId, usize> = HashMap::new();
     let mut left = vec![(number, 1usize)];
@@ -86,7 +92,10 @@ fn measured_terms(graph: &Graph, number: ValueId) -> Option<usize> {
         }
         *known = terms;
         most = most.max(terms);
-        let Some(node) = graph.producer(value) else { continue };
+        let Some(node) = graph.producer(value) else {
+            is_measured |= of_inputs && is_integer_input(value);
+            continue;
+        };
         let node = &graph.nodes()[node];
         for input in node.inputs.iter().flatten() {
             is_measured |= is_float(*input) && !is_float(value) && graph.producer(*input).is_some();

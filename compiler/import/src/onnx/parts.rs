@@ -9,7 +9,7 @@ use super::builder::{Builder, Operand};
 use super::fates::{Fate, Question};
 use super::node::Node;
 use super::operators::count_part;
-use super::rearranged::{cut_by_count, held_to_sizes, joined, joined_items, shape_of};
+use super::rearranged::{cut_by_count, held_to_sizes, joined, joined_items, merged, shape_of};
 use super::scattered::scattered;
 use super::shorthands::Step;
 use super::sized::{Behind, Part};
@@ -153,7 +153,10 @@ pub(super) fn begin(
         .inputs
         .iter()
         .enumerate()
-        .filter_map(|(place, operand)| Some((place, builder.part((*operand)?)?)))
+        .filter_map(|(place, operand)| Some((place, (*operand)?)))
+        .flat_map(|(place, operand)| {
+            builder.parts(operand).into_iter().map(move |part| (place, part))
+        })
         .collect();
     if parts.is_empty() {
         return Ok((None, None));
@@ -163,16 +166,20 @@ pub(super) fn begin(
     if !own_domain && !is_fused {
         return Err(refused());
     }
+    check_second_parts(builder, node)?;
     let mut asked = node.again();
     if let Some(made) = made_otherwise(builder, &mut asked, &parts)? {
         return Ok((None, Some(vec![made])));
     }
     let mut pending = Vec::new();
+    let operands = node.inputs.clone();
     for (place, part) in parts {
-        let Some(operand) = node.inputs[place] else { continue };
+        let Some(operand) = operands[place] else { continue };
         let shape = builder.shape(operand);
-        let behind = fill(&mut asked, place).ok_or_else(refused)?;
-        node.inputs[place] = Some(builder.filled(operand, part, behind)?);
+        if node.inputs[place] == Some(operand) {
+            let behind = fill(&mut asked, place).ok_or_else(refused)?;
+            node.inputs[place] = Some(builder.filled_all(operand, behind)?);
+        }
         pending.push((place, part, shape));
     }
     if EACH.contains(&node.operator.as_str()) {
@@ -186,6 +193,23 @@ pub(super) fn begin(
         node.inputs[4] = Some(least);
     }
     Ok((Some(Pending { parts: pending, asked }), None))
+}
+
+/// Whether an operator takes operands of which a part is there along two axes, as attention makes them between what a run
+/// decides the number of, and gives such a result.
+fn takes_two_parts(operator: &str) -> bool {
+    EACH.contains(&operator)
+        || operator.starts_with("Reduce")
+        || ["LogSoftmax", "MatMul", "Softmax", "Transpose", "Unsqueeze"].contains(&operator)
+}
+
+/// Refuses operands of which a part is there along two axes, where the operator takes none.
+fn check_second_parts(builder: &Builder, node: &Node) -> Result<(), NodeError> {
+    if takes_two_parts(&node.operator) {
+        return Ok(());
+    }
+    let mut operands = node.inputs.iter().flatten();
+    operands.try_for_each(|own| builder.check_single_part(*own, "one of its inputs"))
 }
 
 /// The result of an operator that is made of other nodes where a part of its operands is there; `None` of others.
@@ -205,6 +229,7 @@ fn made_otherwise(
         "Shape" => Some(shape_of(builder, asked, parts)?),
         "Slice" => cut_by_count(builder, &mut asked.again(), parts)?,
         "Concat" => joined(builder, &mut asked.again(), parts)?,
+        "Flatten" | "Reshape" => merged(builder, &mut asked.again(), parts)?,
         "TfIdfVectorizer" => Some(count_part(builder, &mut asked.again(), parts)?),
         _ => None,
     })
@@ -245,7 +270,7 @@ impl Pending {
         builder: &mut Builder,
         mut outputs: Vec<Operand>,
     ) -> Result<Vec<Operand>, NodeError> {
-        let mut found: Option<Part> = None;
+        let mut found = Vec::new();
         for (place, part, shape) in &self.parts {
             // Each anew, since attributes are gone once they are read.
             let mut asked = self.asked.again();
@@ -261,13 +286,50 @@ impl Pending {
                     .map(|own| mean_of_part(builder, own, room, part.count))
                     .collect::<Result<_, _>>()?;
             }
-            let Some(own) = fate.part(builder, part.count)? else { continue };
-            match found {
-                None => found = Some(own),
-                Some(other) if other.axis != own.axis => {
-                    let what = "two of its inputs, along different axes,".into();
-                    return Err(NodeError::UndecidedSize { what });
-                }
+            if let Some(own) = fate.part(builder, part.count)? {
+                found.push((*place, own));
+            }
+        }
+        let kept = self.joined_parts(builder, &found)?;
+        let moved = ["Flatten", "Reshape", "Squeeze", "Unsqueeze"];
+        if let (Some(Some(from)), [to]) = (self.asked.inputs.first(), &outputs[..])
+            && moved.contains(&self.asked.operator.as_str())
+        {
+            builder.inherit_tokens(*from, *to);
+        }
+        let Some(part) = kept.first().copied() else { return Ok(outputs) };
+        match kept.get(1) {
+            None => self.check_others(builder, part, &outputs)?,
+            Some(_) => self.check_beside_two(builder, &kept, &found, &outputs)?,
+        }
+        for output in &mut outputs {
+            // Numbers that are drawn are constants, of which all would be there.
+            if builder.tensor(*output).is_some() {
+                *output = builder.as_computed(*output);
+            }
+            // What the operator itself says of its result would be forgotten.
+            if builder.part(*output).is_some_and(|own| own.axis != part.axis) {
+                let what = "its result, along two axes,".into();
+                return Err(NodeError::UndecidedSize { what });
+            }
+            builder.set_spread_extent(*output, part.axis, part.count);
+            if let Some(second) = kept.get(1) {
+                builder.set_second_part(*output, *second);
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// The parts of the result, by those that operands leave: one for each axis, and a run is held to equal counts along it.
+    fn joined_parts(
+        &self,
+        builder: &mut Builder,
+        found: &[(usize, Part)],
+    ) -> Result<Vec<Part>, NodeError> {
+        let mut kept: Vec<Part> = Vec::new();
+        for (_, own) in found {
+            match kept.iter().find(|other| other.axis == own.axis) {
+                None => kept.push(*own),
                 Some(other) if other.count == own.count => {}
                 Some(other) => {
                     let same = builder.binary(B::Equal, other.count, own.count)?;
@@ -275,28 +337,39 @@ impl Pending {
                 }
             }
         }
-        let moved = ["Flatten", "Reshape", "Squeeze", "Unsqueeze"];
-        if let (Some(Some(from)), [to]) = (self.asked.inputs.first(), &outputs[..])
-            && moved.contains(&self.asked.operator.as_str())
-        {
-            builder.inherit_tokens(*from, *to);
+        if kept.len() > 1 && (kept.len() > 2 || !takes_two_parts(&self.asked.operator)) {
+            let what = "two of its inputs, along different axes,".into();
+            return Err(NodeError::UndecidedSize { what });
         }
-        if let Some(part) = found {
-            self.check_others(builder, part, &outputs)?;
-            for output in &mut outputs {
-                // Numbers that are drawn are constants, of which all would be there.
-                if builder.tensor(*output).is_some() {
-                    *output = builder.as_computed(*output);
-                }
-                // What the operator itself says of its result would be forgotten.
-                if builder.part(*output).is_some_and(|own| own.axis != part.axis) {
-                    let what = "its result, along two axes,".into();
+        Ok(kept)
+    }
+
+    /// Refuses operands of which all is there where they would be laid beside a part, of a result that has two.
+    fn check_beside_two(
+        &self,
+        builder: &Builder,
+        kept: &[Part],
+        found: &[(usize, Part)],
+        outputs: &[Operand],
+    ) -> Result<(), NodeError> {
+        let operator = self.asked.operator.as_str();
+        let Some(output) = outputs.first() else { return Ok(()) };
+        let rank = builder.rank(*output);
+        for part in kept {
+            let is_beside = EACH.contains(&operator)
+                || operator == "MatMul" && part.axis + 2 < rank;
+            for (place, operand) in self.asked.inputs.iter().enumerate().filter(|_| is_beside) {
+                let Some(operand) = *operand else { continue };
+                let shape = builder.shape(operand);
+                let own = (part.axis + shape.len()).checked_sub(rank).map_or(1, |at| shape[at]);
+                let has_part = found.iter().any(|(at, own)| *at == place && own.axis == part.axis);
+                if own > 1 && !has_part {
+                    let what = "what another of its inputs is laid beside".into();
                     return Err(NodeError::UndecidedSize { what });
                 }
-                builder.set_spread_extent(*output, part.axis, part.count);
             }
         }
-        Ok(outputs)
+        Ok(())
     }
 
     /// Refuses whole operands that an element-wise operator or a product of matrices would lay beside the part, and holds
@@ -355,8 +428,9 @@ fn fill(node: &mut Node, place: usize) -> Option<Behind> {
         // What is added to its result would be laid beside the part.
         "FusedConv" if node.optional(3).is_some() => return None,
         _ if EACH.contains(&operator) || EACH_SAMPLE.contains(&operator) => Behind::Zeros,
+        "GridSample" if place == 0 => return None,
         "Compress" | "Concat" | "CumSum" | "Expand" | "Flatten" | "FusedGemm" | "Gather"
-        | "GatherElements" | "GatherND" | "Gemm" | "LayerNormalization" | "MatMul" | "NonZero"
+        | "GatherElements" | "GatherND" | "Gemm" | "GridSample" | "LayerNormalization" | "MatMul" | "NonZero"
         | "OneHot" | "Pad" | "ReduceL1" | "ReduceL2" | "ReduceSum" | "ReduceSumSquare"
         | "ReduceMean" | "Reshape" | "Resize" | "RoiAlign" | "ScatterElements" | "ScatterND"
         | "Slice" | "Split" | "Squeeze" | "Tile" | "Transpose" | "Trilu" | "Unsqueeze"

@@ -8,7 +8,7 @@
 
 use super::builder::{Builder, Operand};
 use hone_ops::{
-    ArgReduce, Binary, BinaryFunction as B, Cast, Concat, Expand, Gather, Op, Reduce,
+    ArgReduce, Binary, BinaryFunction as B, Cast, Concat, Expand, Gather, OneHot, Op, Reduce,
     ReduceFunction, Reshape, Select, Slice, Unary, UnaryFunction,
 };
 use hone_types::{DataType, Tensor, TensorType};
@@ -156,6 +156,9 @@ impl Builder {
         if operator.downcast::<Gather>().is_some() && self.rank(first) == 1 {
             return self.gathered_ranges(first, operand(1)?, of);
         }
+        if let Some(hot) = operator.downcast::<OneHot>() {
+            return self.one_hot_ranges(hot, (first, operand(1)?), of);
+        }
         if operator.downcast::<Expand>().is_some() {
             return self
                 .laid_beside(&[first], of)?
@@ -231,6 +234,27 @@ impl Builder {
             None => Some(any),
         };
         places.into_iter().map(one).collect()
+    }
+
+    /// Vectors of one value with another in one place, of known places: lists with a number set in them.
+    fn one_hot_ranges(
+        &self,
+        hot: &OneHot,
+        (places, values): (Operand, Operand),
+        of: &TensorType,
+    ) -> Option<Vec<Range>> {
+        let places = self.tensor(places)?.to_i64();
+        let values = self.ranges_or_any(values)?;
+        let [off, on] = values[..] else { return None };
+        if hot.axis + 1 != of.rank() {
+            return None;
+        }
+        let depth = i64::try_from(hot.depth).ok()?;
+        let row = |place: i64| {
+            let place = if place < 0 { place + depth } else { place };
+            (0..depth).map(move |own| if own == place { on } else { off })
+        };
+        Some(places.into_iter().flat_map(row).collect())
     }
 
     /// For each element of a result the elements of the operands that are laid over it. Only of lists and numbers.

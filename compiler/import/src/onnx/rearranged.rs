@@ -133,6 +133,7 @@ pub(super) fn joined_items(b: &mut Builder, node: &Node) -> Result<Option<Operan
     let Some(items) = node.optional(0).and_then(|own| b.items(own)) else { return Ok(None) };
     for item in &items {
         b.settle(*item)?;
+        b.check_single_part(*item, "an element of its sequence")?;
     }
     let parts = items.iter().enumerate();
     let parts: Vec<(usize, Part)> =
@@ -206,4 +207,57 @@ pub(super) fn joined(
     let joined = b.apply(Gather { axis: along }, &[all, from])?;
     b.set_spread_extent(joined, along, start);
     Ok(Some(joined))
+}
+
+/// `Flatten`, and `Reshape` to `[-1, …]`, where axes before the part's become one with it: what is there moves to the front,
+/// without gaps. `None` of others.
+///
+/// # Errors
+/// What an operator refuses.
+pub(super) fn merged(
+    b: &mut Builder,
+    node: &mut Node,
+    parts: &[(usize, Part)],
+) -> Result<Option<Operand>, NodeError> {
+    let [(0, part)] = parts else { return Ok(None) };
+    let x = node.input(0)?;
+    let shape = b.shape(x);
+    let product = |own: &[usize]| own.iter().product::<usize>();
+    if product(&shape[..part.axis]) <= 1 || shape.contains(&0) || b.narrow_type(x).is_some() {
+        return Ok(None);
+    }
+    let Some(behind) = extents_behind_first(b, node, &shape)? else { return Ok(None) };
+    let inner = product(&behind);
+    let along = (part.axis + 1..=shape.len()).find(|along| product(&shape[*along..]) == inner);
+    let Some(along) = along else { return Ok(None) };
+    let all = product(&shape[..along]);
+    let zeroed = b.filled(x, *part, Behind::Zeros)?;
+    let own = b.gapless(zeroed, *part)?;
+    let own = b.reshape(own, [&[all][..], &behind].concat())?;
+    let count = b.single(part.count)?;
+    let each = (all / shape[part.axis]) as f64;
+    let count = b.with_scalar(B::Multiply, count, each)?;
+    b.set_spread_extent(own, 0, count);
+    Ok(Some(own))
+}
+
+/// The extents that follow the first one, which is what is left; `None` where another one is.
+fn extents_behind_first(
+    b: &Builder,
+    node: &mut Node,
+    shape: &[usize],
+) -> Result<Option<Vec<usize>>, NodeError> {
+    if node.operator == "Flatten" {
+        let rank = shape.len() as i64;
+        let along = node.int_or("axis", 1)?;
+        let along = (if along < 0 { along + rank } else { along }).clamp(0, rank) as usize;
+        return Ok(Some(vec![shape[along..].iter().product()]));
+    }
+    let Some(list) = node.optional(1).and_then(|own| b.tensor(own)) else { return Ok(None) };
+    let list = list.to_i64();
+    let Some((-1, behind)) = list.split_first().map(|(first, behind)| (*first, behind)) else {
+        return Ok(None);
+    };
+    let behind = behind.iter().map(|own| usize::try_from(*own).ok().filter(|own| *own > 0));
+    Ok(behind.collect())
 }

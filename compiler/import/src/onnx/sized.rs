@@ -87,7 +87,7 @@ impl Builder {
 
     /// Notes what the model declares of the shape of an operand whose size is decided at run time.
     pub fn declare(&mut self, operand: Operand, shape: Vec<usize>) {
-        if self.extents.contains_key(&operand) {
+        if self.extents.contains_key(&operand) && !self.second_parts.contains_key(&operand) {
             self.declared.insert(operand, shape);
         }
     }
@@ -129,6 +129,41 @@ impl Builder {
     pub(super) fn set_spread_extent(&mut self, operand: Operand, axis: usize, count: Operand) {
         self.set_extent(operand, axis, count);
         self.spread.insert(operand);
+    }
+
+    /// Every part of an operand: of a table of pairs there may be one along two axes.
+    pub(super) fn parts(&self, operand: Operand) -> Vec<Part> {
+        let second = self.second_parts.get(&operand).copied();
+        self.part(operand).into_iter().chain(second).collect()
+    }
+
+    /// Says that of an operand only a part is there along a second axis, too.
+    pub(super) fn set_second_part(&mut self, operand: Operand, part: Part) {
+        self.second_parts.insert(operand, part);
+    }
+
+    /// Refuses an operand of which a part is there along two axes; `what` reads it.
+    pub(super) fn check_single_part(&self, operand: Operand, what: &str) -> Result<(), NodeError> {
+        match self.second_parts.contains_key(&operand) {
+            true => Err(NodeError::UndecidedSize { what: format!("{what}, along two axes,") }),
+            false => Ok(()),
+        }
+    }
+
+    /// All of an operand's room, with `behind` behind each of its parts.
+    ///
+    /// # Errors
+    /// Elements that are no plain numbers, and what an operator refuses.
+    pub(super) fn filled_all(&mut self, operand: Operand, behind: Behind) -> Step {
+        let mut own = operand;
+        for (number, part) in self.parts(operand).into_iter().enumerate() {
+            if number > 0 {
+                // What the first part left where it was.
+                self.spread.insert(own);
+            }
+            own = self.filled(own, part, behind)?;
+        }
+        Ok(own)
     }
 
     /// Whether an operand is one that [`Builder::filled`] made.
@@ -262,6 +297,7 @@ impl Builder {
     /// # Errors
     /// What an operator refuses.
     pub(super) fn compacted(&mut self, operand: Operand) -> Step {
+        self.check_single_part(operand, "an output of the model")?;
         let Some(part) = self.part(operand).filter(|_| self.spread.contains(&operand)) else {
             return Ok(operand);
         };
@@ -278,7 +314,7 @@ impl Builder {
     }
 
     /// A part that lies at its places among all the room, zeros behind, moved to the front.
-    fn gapless(&mut self, operand: Operand, Part { axis, count }: Part) -> Step {
+    pub(super) fn gapless(&mut self, operand: Operand, Part { axis, count }: Part) -> Step {
         let shape = self.shape(operand);
         let (outer, room): (usize, usize) = (shape[..axis].iter().product(), shape[axis]);
         let inner: usize = shape[axis + 1..].iter().product();

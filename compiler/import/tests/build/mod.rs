@@ -146,7 +146,11 @@ pub fn model(graph: GraphProto, opset: i64) -> ModelProto {
 }
 
 pub fn import(model: &ModelProto) -> Result<Imported, ImportError> {
-    hone_import::import(&model.encode_to_vec(), &ImportOptions::default())
+    import_with(model, &ImportOptions::default())
+}
+
+pub fn import_with(model: &ModelProto, options: &ImportOptions) -> Result<Imported, ImportError> {
+    hone_import::import(&model.encode_to_vec(), options)
 }
 
 /// The whole chain of an error, as a person sees it.
@@ -477,7 +481,17 @@ pub fn decided() -> ModelProto {
 
 /// Elements and shape of the first output, as a run gives it.
 pub fn first(model: &ModelProto, inputs: &[Tensor]) -> (Vec<f64>, Vec<usize>) {
-    let graph = import(model).unwrap_or_else(|error| panic!("{}", chain(&error))).graph;
+    first_with(model, &ImportOptions::default(), inputs)
+}
+
+/// The same of a model that is imported with `options`.
+pub fn first_with(
+    model: &ModelProto,
+    options: &ImportOptions,
+    inputs: &[Tensor],
+) -> (Vec<f64>, Vec<usize>) {
+    let imported = import_with(model, options).unwrap_or_else(|error| panic!("{}", chain(&error)));
+    let graph = imported.graph;
     let mut evaluation = Evaluation::new(&graph, inputs).unwrap();
     graph.nodes().ids().try_for_each(|node| evaluation.compute(node)).unwrap();
     let mut shape = graph.tensor_type(graph.outputs()[0].value).shape.clone();

@@ -39,12 +39,22 @@ pub(super) fn celu(builder: &mut Builder, node: &mut Node) -> Outputs {
     Ok(vec![exponential_below_zero(builder, node.input(0)?, alpha, alpha)?])
 }
 
+/// The `alpha` of `Selu` where none is given.
+pub(super) const SELU_ALPHA: f64 = 1.673_263_192_176_818_8;
+
+/// The `gamma` of `Selu` where none is given.
+pub(super) const SELU_GAMMA: f64 = 1.050_700_902_938_842_8;
+
+/// `gamma * Elu(x)`.
+pub(super) fn selu_of(b: &mut Builder, x: Operand, alpha: f64, gamma: f64) -> Step {
+    let elu = exponential_below_zero(b, x, alpha, 1.0)?;
+    b.with_scalar(B::Multiply, elu, gamma)
+}
+
 /// `Selu`.
 pub(super) fn selu(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let alpha = node.float_or("alpha", 1.673_263_192_176_818_8)?;
-    let gamma = node.float_or("gamma", 1.050_700_902_938_842_8)?;
-    let elu = exponential_below_zero(builder, node.input(0)?, alpha, 1.0)?;
-    Ok(vec![builder.with_scalar(B::Multiply, elu, gamma)?])
+    let (alpha, gamma) = (node.float_or("alpha", SELU_ALPHA)?, node.float_or("gamma", SELU_GAMMA)?);
+    Ok(vec![selu_of(builder, node.input(0)?, alpha, gamma)?])
 }
 
 /// `log(1 + exp(x))` as `max(x, 0) + log(1 + exp(-|x|))`, which does not overflow.
@@ -118,12 +128,17 @@ pub(super) fn mish(builder: &mut Builder, node: &mut Node) -> Outputs {
     Ok(vec![builder.multiply(x, gate)?])
 }
 
-/// `ThresholdedRelu`: `x` where it is above `alpha`, else 0.
+/// `x` where it is above `alpha`, else 0.
+pub(super) fn above_threshold(b: &mut Builder, x: Operand, alpha: f64) -> Step {
+    let above = b.with_scalar(B::Greater, x, alpha)?;
+    let zero = b.scalar(b.dtype(x), 0.0)?;
+    b.select(above, x, zero)
+}
+
+/// `ThresholdedRelu`.
 pub(super) fn thresholded_relu(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let (x, alpha) = (node.input(0)?, node.float_or("alpha", 1.0)?);
-    let above = builder.with_scalar(B::Greater, x, alpha)?;
-    let zero = builder.scalar(builder.dtype(x), 0.0)?;
-    Ok(vec![builder.select(above, x, zero)?])
+    let alpha = node.float_or("alpha", 1.0)?;
+    Ok(vec![above_threshold(builder, node.input(0)?, alpha)?])
 }
 
 /// `Shrink`: what is within `lambd` of zero becomes zero, the rest moves towards it by `bias`.

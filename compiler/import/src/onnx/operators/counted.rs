@@ -1,5 +1,5 @@
-//! Operators whose shape is computed of how many elements a run finds: `ConstantOfShape`, `Expand`, `Range`, `Reshape`
-//! and `Slice` with a number that nobody declares, but that lies below a known one (`ranges.rs`). Their results have
+//! Operators whose shape is computed of how many elements a run finds: `ConstantOfShape`, `Expand`, `Range`, `Reshape`,
+//! `Slice` and `Tile` with a number that nobody declares, but that lies below a known one (`ranges.rs`). Their results have
 //! room for the most that there may be, and a part of it is there (`sized.rs`).
 
 use super::decided;
@@ -8,7 +8,7 @@ use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::Node;
 use crate::onnx::shorthands::{Step, axis};
 use crate::onnx::sized::{Behind, Part};
-use hone_ops::{BinaryFunction as B, Gather};
+use hone_ops::{BinaryFunction as B, Gather, Tile};
 use hone_types::DataType;
 
 /// Elements along an axis above which a number is no bound.
@@ -101,6 +101,22 @@ pub(super) fn expand(
     }
     let all = b.expand(x, room)?;
     b.set_spread_extent(all, along, part.count);
+    Ok(Some(all))
+}
+
+/// `Tile` by numbers of which a run decides one: as many copies as there is room for.
+pub(super) fn tile(b: &mut Builder, node: &Node, x: Operand) -> Result<Option<Operand>, NodeError> {
+    let Some(CountedShape { room: repeats, part }) = shape_of_input(b, node, 1)? else {
+        return Ok(None);
+    };
+    let shape = b.shape(x);
+    if shape.len() != repeats.len() {
+        return Ok(None);
+    }
+    let all = b.apply(Tile { repeats }, &[x])?;
+    let count = b.with_scalar(B::Multiply, part.count, shape[part.axis] as f64)?;
+    let all = b.as_computed(all);
+    b.set_spread_extent(all, part.axis, count);
     Ok(Some(all))
 }
 

@@ -76,6 +76,7 @@ fn activated(b: &mut Builder, node: &mut Node, x: Operand) -> Step {
     let given = node.floats("activation_params")?.unwrap_or_default();
     let alpha = node.float("activation_alpha")?;
     let beta = node.float("activation_beta")?;
+    let gamma = node.float("activation_gamma")?;
     let parameter = |place: usize, named: Option<f64>, default: f64| {
         named.or(given.get(place).map(|own| f64::from(*own))).unwrap_or(default)
     };
@@ -95,6 +96,11 @@ fn activated(b: &mut Builder, node: &mut Node, x: Operand) -> Step {
         "HardSigmoid" => {
             activation::hard_sigmoid_of(b, x, parameter(0, alpha, 0.2), parameter(1, beta, 0.5))
         }
+        "Selu" => {
+            let alpha = parameter(0, alpha, activation::SELU_ALPHA);
+            activation::selu_of(b, x, alpha, parameter(1, gamma, activation::SELU_GAMMA))
+        }
+        "ThresholdedRelu" => activation::above_threshold(b, x, parameter(0, alpha, 1.0)),
         other => Err(NodeError::unsupported(format!("activation '{other}'"))),
     }
 }

@@ -50,6 +50,11 @@ pub(super) fn expand(builder: &mut Builder, node: &mut Node) -> Outputs {
 /// `Tile`.
 pub(super) fn tile(builder: &mut Builder, node: &mut Node) -> Outputs {
     let input = node.input(0)?;
+    if node.declared(0).is_none()
+        && let Some(tiled) = counted::tile(builder, node, input)?
+    {
+        return Ok(vec![tiled]);
+    }
     let implied = decided::repeats(&builder.shape(input), node);
     let repeats = extents(&builder.integers_held(node, 1, implied)?, "repeats")?;
     Ok(vec![builder.apply(Tile { repeats }, &[input])?])
