@@ -370,6 +370,7 @@ fn exactly_deciding(
         }),
         ("recognize_group_normalization", &passes::recognize_group_normalization),
         ("separate_taps", &passes::separate_taps),
+        ("separate_groups", &passes::separate_groups),
         ("separate_pools", &passes::separate_pools),
         ("divide_by_multiplying", &passes::divide_by_multiplying),
         ("scale_filters", &passes::scale_filters),

@@ -122,6 +122,27 @@ fn shapes_are_made_of_what_is_measured() {
 }
 
 #[test]
+fn what_is_expanded_to_the_first_row_of_a_size_keeps_its_own() {
+    // As `index_add` is written: to the shape of a row of what it adds to.
+    let nodes = vec![
+        node("Concat", &["n", "four"], &["shape"]).int("axis", 0),
+        node("ConstantOfShape", &["shape"], &["none"]),
+        node("Slice", &["none", "first", "one_more", "axes"], &["row"]),
+        node("Shape", &["row"], &["target"]),
+        node("Expand", &["x", "target"], &["y"]),
+    ];
+    let mut made = decided(&["1"], nodes);
+    made.graph.as_mut().unwrap().initializer.push(integers("four", &[4]));
+    let number = |own: i64| Tensor::from_elements([1], &[own]).unwrap();
+    let (elements, shape) = first_with(&made, &with_room(), &[number(2), rows()]);
+    assert_eq!((elements, shape), (rows().to_f64(), vec![3, 4]));
+    // Of no row it would be none.
+    let graph = import_with(&made, &with_room()).unwrap().graph;
+    let error = hone_ops::evaluate(&graph, &[number(0), rows()]).unwrap_err();
+    assert!(chain(&error).contains("does not fit the operand"), "{error}");
+}
+
+#[test]
 fn rows_are_repeated_as_often_as_is_measured() {
     // As models of speech lay out frames: a frame is of the first token whose end lies behind it.
     let nodes = vec![

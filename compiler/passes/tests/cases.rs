@@ -42,6 +42,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("simplify", hone_passes::simplify),
     ("recognize_group_normalization", hone_passes::recognize_group_normalization),
     ("separate_taps", hone_passes::separate_taps),
+    ("separate_groups", hone_passes::separate_groups),
     ("separate_pools", hone_passes::separate_pools),
     ("divide_by_multiplying", hone_passes::divide_by_multiplying),
     ("scale_filters", hone_passes::scale_filters),

@@ -15,6 +15,7 @@ from torch import nn
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
 import more
 import others
+import torch_kinds
 import zoo
 
 WORDS = 300
@@ -390,6 +391,7 @@ NETWORKS = {
     "chooses": Chooses,
     "greedy": scripted(Greedy),
     "masked": masked,
+    **torch_kinds.KINDS,
 }
 
 
@@ -402,8 +404,8 @@ def export(target, name, exporter, opset, inputs, dims):
     torch.manual_seed(0)
     model = NETWORKS[name]().eval()
     values = {key: torch.from_numpy(value) for key, value in inputs.items()}
-    example = tuple(
-        int(value) if value.ndim == 0 and name == "greedy" else value for value in values.values())
+    takes_numbers = isinstance(model, torch.jit.ScriptModule)
+    example = tuple(int(value) if value.ndim == 0 and takes_numbers else value for value in values.values())
     open_axes = {key: dims[key] for key in inputs if dims[key]}
     common = {"input_names": list(inputs), "opset_version": opset}
     with torch.no_grad():

@@ -356,8 +356,8 @@ impl Pending {
         let Some(output) = outputs.first() else { return Ok(()) };
         let rank = builder.rank(*output);
         for part in kept {
-            let is_beside = EACH.contains(&operator)
-                || operator == "MatMul" && part.axis + 2 < rank;
+            let is_beside =
+                EACH.contains(&operator) || operator == "MatMul" && part.axis + 2 < rank;
             for (place, operand) in self.asked.inputs.iter().enumerate().filter(|_| is_beside) {
                 let Some(operand) = *operand else { continue };
                 let shape = builder.shape(operand);
@@ -430,11 +430,11 @@ fn fill(node: &mut Node, place: usize) -> Option<Behind> {
         _ if EACH.contains(&operator) || EACH_SAMPLE.contains(&operator) => Behind::Zeros,
         "GridSample" if place == 0 => return None,
         "Compress" | "Concat" | "CumSum" | "Expand" | "Flatten" | "FusedGemm" | "Gather"
-        | "GatherElements" | "GatherND" | "Gemm" | "GridSample" | "LayerNormalization" | "MatMul" | "NonZero"
-        | "OneHot" | "Pad" | "ReduceL1" | "ReduceL2" | "ReduceSum" | "ReduceSumSquare"
-        | "ReduceMean" | "Reshape" | "Resize" | "RoiAlign" | "ScatterElements" | "ScatterND"
-        | "Slice" | "Split" | "Squeeze" | "Tile" | "Transpose" | "Trilu" | "Unsqueeze"
-        | "Upsample" => Behind::Zeros,
+        | "GatherElements" | "GatherND" | "Gemm" | "GridSample" | "LayerNormalization"
+        | "MatMul" | "NonZero" | "OneHot" | "Pad" | "ReduceL1" | "ReduceL2" | "ReduceSum"
+        | "ReduceSumSquare" | "ReduceMean" | "Reshape" | "Resize" | "RoiAlign"
+        | "ScatterElements" | "ScatterND" | "Slice" | "Split" | "Squeeze" | "Tile"
+        | "Transpose" | "Trilu" | "Unsqueeze" | "Upsample" => Behind::Zeros,
         "ReduceProd" => Behind::Ones,
         "ArgMax" | "ReduceMax" | "ReduceLogSumExp" | "Softmax" | "LogSoftmax" => Behind::Least,
         "ArgMin" | "ReduceMin" => Behind::Greatest,

@@ -87,17 +87,18 @@ pub(super) fn expand(
             *wanted = *extent;
         }
     }
-    if along >= missing && from[along - missing] != 1 && from[along - missing] != room[along] {
-        return Ok(None);
-    }
-    if along >= missing && from[along - missing] != 1 && b.filled_count(x).is_none() {
-        // All of the operand is there: the number has to be its extent, or 1.
-        let own = from[along - missing] as f64;
-        let same = b.with_scalar(B::Equal, part.count, own)?;
+    let own = along.checked_sub(missing).map_or(1, |at| from[at]);
+    if own != 1 && b.filled_count(x).is_none() {
+        // All of the operand is there: the number has to be its extent, or 1, whatever there is room for.
+        room[along] = own;
+        let same = b.with_scalar(B::Equal, part.count, own as f64)?;
         let one = b.with_scalar(B::Equal, part.count, 1.0)?;
         let fits = b.binary(B::Or, same, one)?;
         b.require(fits, "a shape to expand to does not fit the operand")?;
         return b.expand(x, room).map(Some);
+    }
+    if own != 1 && own != room[along] {
+        return Ok(None);
     }
     let all = b.expand(x, room)?;
     b.set_spread_extent(all, along, part.count);
