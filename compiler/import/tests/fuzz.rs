@@ -79,6 +79,7 @@ fn options() -> ImportOptions {
         bindings: vec![binding("tokens", &[2, 3])],
         forms: Vec::new(),
         constants: Vec::new(),
+        inputs_have_room: true,
         backing: None,
         limits: Limits {
             structure_bytes: 16 << 20,
