@@ -299,3 +299,25 @@ fn tables_of_pairs_are_refused_where_nothing_takes_them() {
     let beside = chain(&import(&chosen(nodes)).unwrap_err());
     assert!(beside.contains("what another of its inputs is laid beside"), "{beside}");
 }
+
+#[test]
+fn pictures_are_sampled_at_as_many_places_as_a_run_finds() {
+    let nodes = vec![
+        node("Mul", &["rows", "eighth"], &["spots"]),
+        node("Unsqueeze", &["spots", "ahead"], &["grid"]),
+        node("GridSample", &["picture", "grid"], &["y"]).int("align_corners", 1),
+    ];
+    let mut sampled = chosen(nodes);
+    sampled.opset_import[0].version = Some(16);
+    let stored = &mut sampled.graph.as_mut().unwrap().initializer;
+    stored.push(floats("eighth", &[], &[0.125]));
+    stored.push(integers("ahead", &[0, 1]));
+    let picture: Vec<f32> = (0..9).map(|own| own as f32).collect();
+    stored.push(floats("picture", &[1, 1, 3, 3], &picture));
+    // The picture is 3 y + x, at (1.125, 1.25) and (1.625, 1.75).
+    let (elements, shape) = first(&sampled, &[matrix()]);
+    assert_eq!(shape, [1, 1, 1, 2]);
+    for (got, want) in elements.iter().zip([4.875, 6.875]) {
+        assert!((got - want).abs() < 1e-5, "{got} is not {want}");
+    }
+}
