@@ -8,7 +8,7 @@
 //! arithmetic is exact.
 
 use hone_graph::{Definition, InferError, Node, Operation, OutputExtent, ValueId};
-use hone_ops::{Cast, Graph, Lstm, Op, Recurrence, Unary, UnaryFunction};
+use hone_ops::{Binary, BinaryFunction, Cast, Graph, Lstm, Op, Recurrence, Unary, UnaryFunction};
 use hone_types::{DataType, Id, Tensor, TensorError, TensorType};
 use std::collections::HashMap;
 use thiserror::Error;
@@ -56,19 +56,19 @@ pub fn lift(graph: &Graph) -> Result<Graph, LiftError> {
         values.insert(port.value, input);
     }
     for (_, node) in graph.nodes().iter() {
-        let name = Operation::name(&node.operation);
+        let kind = kind_of_use(&node.operation);
         let mut inputs = Vec::with_capacity(node.inputs.len());
         for (index, input) in node.inputs.iter().enumerate() {
             inputs.push(match input {
                 None => None,
                 Some(value) => Some(match graph.constant(*value) {
                     None => values[value],
-                    Some(tensor) => match constants.get(&(*value, name, index)) {
+                    Some(tensor) => match constants.get(&(*value, kind, index)) {
                         Some(known) => *known,
                         None => {
-                            let moved = moved(tensor, seed(*value, name, index))?;
+                            let moved = moved(tensor, seed(*value, kind, index))?;
                             let added = lifted.add_constant(&graph.values()[*value].name, moved);
-                            constants.insert((*value, name, index), added);
+                            constants.insert((*value, kind, index), added);
                             added
                         }
                     },
@@ -210,6 +210,16 @@ fn same_constant(tensor: &Tensor, lifted: &Tensor) -> bool {
         a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 3e-5 * b.abs() + 3e-6 * largest
     };
     a.iter().zip(&b).all(near)
+}
+
+/// What an operation does with its constants. A quantization divides by the constant that a dequantization multiplies by, so
+/// the two are told apart: moved alike, they would leave the ties of averages between them.
+fn kind_of_use(operation: &Op) -> &'static str {
+    match operation.downcast::<Binary>().map(|binary| binary.function) {
+        Some(BinaryFunction::Divide) => "Divide",
+        Some(BinaryFunction::Multiply) => "Multiply",
+        _ => Operation::name(operation),
+    }
 }
 
 /// A number that depends on a constant and on how it is used.

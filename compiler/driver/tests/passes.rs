@@ -7,18 +7,20 @@ use hone_driver::{
     prepare_exactly, rounds_to_integers, same_structure,
 };
 use hone_ops::{
-    BatchNormalization, Binary, BinaryFunction, Cast, Convolution, MatMul, Op, Pool, PoolKind,
-    Unary, UnaryFunction, Window,
+    BatchNormalization, Binary, BinaryFunction, Cast, Concat, Convolution, MatMul, Op, Pool,
+    PoolKind, Unary, UnaryFunction, Window,
 };
 
 struct Net {
     graph: Graph,
     state: u64,
+    /// Numbers that are one constant wherever they are used, as quantizers share scales; `None` where each use has its own.
+    shared: Option<Vec<(f64, ValueId)>>,
 }
 
 impl Net {
     fn new(shape: &[usize]) -> (Self, ValueId) {
-        let mut net = Self { graph: Graph::new(), state: 3 };
+        let mut net = Self { graph: Graph::new(), state: 3, shared: None };
         let x = net.graph.add_input("x", TensorType::new(DataType::F32, shape));
         (net, x)
     }
@@ -44,9 +46,21 @@ impl Net {
     }
 
     fn by(&mut self, function: BinaryFunction, left: ValueId, dtype: DataType, by: f64) -> ValueId {
-        let number = Tensor::from_f64(dtype, [1], &[by]).unwrap();
-        let number = self.graph.add_constant("number", number);
+        let number = self.number(dtype, by);
         self.node(Binary::new(function), &[left, number])
+    }
+
+    fn number(&mut self, dtype: DataType, number: f64) -> ValueId {
+        let known = self.shared.iter().flatten().find(|(known, value)| {
+            *known == number && self.graph.tensor_type(*value).dtype == dtype
+        });
+        if let Some((_, value)) = known {
+            return *value;
+        }
+        let tensor = Tensor::from_f64(dtype, [1], &[number]).unwrap();
+        let value = self.graph.add_constant("number", tensor);
+        self.shared.iter_mut().for_each(|shared| shared.push((number, value)));
+        value
     }
 
     /// Rounds to bytes and back.
@@ -113,6 +127,29 @@ fn quantized() -> Graph {
     net.output(y)
 }
 
+/// Two paths of one scale that are joined, behind averages that lie exactly between two steps one time in four. Every scale is
+/// one constant, by which quantizations divide and dequantizations multiply.
+fn quantized_with_shared_scales() -> Graph {
+    let (mut net, x) = Net::new(&[1, 16, 12, 12]);
+    net.shared = Some(Vec::new());
+    let x = net.through_bytes(x, 0.011);
+    let weights = net.constant(DataType::I8, &[16, 16, 3, 3], -127.0, 127.0);
+    let weights = net.dequantized(weights, 0.0, 0.003);
+    let y = net.convolution(x, weights);
+    let y = net.through_bytes(y, 0.05);
+    let paths = [PoolKind::Average, PoolKind::Maximum].map(|kind| {
+        let (kernel, window) = (vec![2, 2], Window::plain(2));
+        let pooled = net.node(Pool { kind, kernel, window, count_padding: false }, &[y]);
+        net.through_bytes(pooled, 0.05)
+    });
+    let joined = net.node(Concat { axis: 1 }, &paths);
+    let joined = net.through_bytes(joined, 0.05);
+    let weights = net.constant(DataType::I8, &[16, 32, 3, 3], -127.0, 127.0);
+    let weights = net.dequantized(weights, 0.0, 0.003);
+    let y = net.convolution(joined, weights);
+    net.output(y)
+}
+
 fn largest_error(got: &Tensor, want: &Tensor) -> f64 {
     let (got, want) = (got.to_f64(), want.to_f64());
     let largest = want.iter().map(|own| own.abs()).fold(0.0, f64::max);
@@ -159,6 +196,11 @@ fn passes_keep_the_answers_of_a_quantized_model() {
     let graph = quantized();
     assert!(rounds_to_integers(&graph));
     check(&graph);
+}
+
+#[test]
+fn passes_keep_the_answers_where_scales_are_shared() {
+    check(&quantized_with_shared_scales());
 }
 
 #[test]

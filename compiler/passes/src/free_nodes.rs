@@ -36,11 +36,12 @@ pub(crate) fn free_nodes(graph: &Graph, readers: &[Vec<NodeId>], escapes: &[bool
     graph.nodes().iter().map(is_free).collect()
 }
 
-/// Whether a node extends 16-bit numbers to 32 bits.
+/// Whether a node extends 16-bit numbers to those of the arithmetic: 32 bits, or 64 in a model that was lifted to them.
 pub(crate) fn extends_float(graph: &Graph, node: &Node<Op>) -> bool {
     let Some(cast) = node.operation.downcast::<Cast>() else { return false };
     let from = node.inputs[0].map(|input| graph.tensor_type(input).dtype);
-    cast.to == DataType::F32 && matches!(from, Some(DataType::BF16 | DataType::F16))
+    let to_working = matches!(cast.to, DataType::F32 | DataType::F64);
+    to_working && matches!(from, Some(DataType::BF16 | DataType::F16))
 }
 
 /// For each node, how many steps of dequantization end in it; zero where it is not such a step.
@@ -51,7 +52,7 @@ fn dequantization_steps(graph: &Graph) -> Vec<u8> {
             continue;
         };
         let (input, dtype) = (*input, graph.tensor_type(*output).dtype);
-        if !matches!(dtype, DataType::I32 | DataType::F32) {
+        if !matches!(dtype, DataType::I32 | DataType::F32 | DataType::F64) {
             continue;
         }
         let from = graph.tensor_type(input).dtype;

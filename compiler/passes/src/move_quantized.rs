@@ -42,12 +42,29 @@ pub fn move_quantized(graph: &Graph) -> Result<Graph, PassError> {
     Ok(rewriter.finish())
 }
 
+/// Largest difference of two scales, relative to one of them, between which an integer of 8 bits still is what it was:
+/// dequantized by one and quantized by the other it moves by 255 times that at most, far less than half a step.
+const SAME_SCALE: f64 = 1e-5;
+
 /// What integers stand for: `(q - zero) * scale`.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 struct Scale {
     scale: f64,
     zero: f64,
     dtype: DataType,
+}
+
+impl Scale {
+    /// Whether every integer of one is the same integer of the other.
+    fn keeps_integers(self, other: Self) -> bool {
+        (self.zero, self.dtype) == (other.zero, other.dtype)
+            && (self.scale - other.scale).abs() <= SAME_SCALE * self.scale
+    }
+}
+
+/// Whether numbers of a type are computed as a model writes them: `f64` where a model was lifted to it.
+fn is_real(dtype: DataType) -> bool {
+    matches!(dtype, DataType::F32 | DataType::F64)
 }
 
 /// Integers, and what is computed of them.
@@ -85,7 +102,7 @@ impl<'a> Mover<'a> {
         let divide = self.readers.producer(round.inputs[0]?)?;
         let (value, scale) = self.by_number(divide, BinaryFunction::Divide)?;
         let fits = unary.function == UnaryFunction::Round
-            && self.readers.graph.tensor_type(value).dtype == DataType::F32
+            && is_real(self.readers.graph.tensor_type(value).dtype)
             && SCALES.contains(&scale)
             && zero.fract() == 0.0
             && bytes.contains(&zero);
@@ -96,18 +113,17 @@ impl<'a> Mover<'a> {
     fn dequantization(&self, value: ValueId) -> Option<(ValueId, Scale)> {
         let graph = self.readers.graph;
         let Dequantized { integers, zero, scales, .. } = Dequantized::of(graph, value)?;
-        let is_real = graph.tensor_type(value).dtype == DataType::F32;
-        let scale = match scales[..] {
-            [scale] if is_real => scale,
-            _ => return None,
-        };
+        let [scale] = scales[..] else { return None };
+        if !is_real(graph.tensor_type(value).dtype) {
+            return None;
+        }
         Some((integers, Scale { scale, zero, dtype: graph.tensor_type(integers).dtype }))
     }
 
     /// A value as integers with this scale, where it is made of such by moving them; `left` counts operators.
     fn moved(&self, value: ValueId, scale: Scale, left: &mut usize) -> Option<Moved<'a>> {
         if let Some((integers, found)) = self.dequantization(value) {
-            return (found == scale).then_some(Moved::Integers(integers));
+            return found.keeps_integers(scale).then_some(Moved::Integers(integers));
         }
         *left = left.checked_sub(1)?;
         let node = self.readers.producer_for_one(value)?;
