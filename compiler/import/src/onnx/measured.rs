@@ -1,5 +1,6 @@
 //! Sizes that a network measures out by floats, and that nothing bounds: durations of sounds, say, which are rounded
-//! exponentials; and those that integers decide which are inputs: durations, the numbers of graphs. There is room for a number of elements that is decided here, and a run that needs more is ended.
+//! exponentials; and those that integers decide which are inputs: durations, the numbers of graphs. There is room for a
+//! number of elements that is decided here, and a run that needs more is ended.
 
 use super::builder::{Builder, Operand};
 use super::shorthands::Step;
