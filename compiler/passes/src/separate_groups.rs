@@ -20,7 +20,7 @@ pub fn separate_groups(graph: &Graph) -> Result<Graph, PassError> {
             continue;
         }
         let convolution = node.operation.downcast::<Convolution>();
-        match convolution.filter(|own| is_separated(graph, node, own)) {
+        match convolution.filter(|convolution| is_separated(graph, node, convolution)) {
             Some(convolution) => {
                 let output = separated(graph, &mut rewriter, node, convolution)?;
                 rewriter.replace(node.outputs[0], output);
@@ -40,7 +40,7 @@ fn is_separated(graph: &Graph, node: &Node<Op>, convolution: &Convolution) -> bo
     }
     let each = [of.shape[1], of.shape[0].checked_div(groups).unwrap_or(0)];
     let is_depthwise = each == [1, 1];
-    let fills = each.iter().all(|own| own.is_multiple_of(WHOLE_BLOCKS));
+    let fills = each.iter().all(|channels| channels.is_multiple_of(WHOLE_BLOCKS));
     (2..=MOST_GROUPS).contains(&groups) && !is_depthwise && !fills
 }
 
