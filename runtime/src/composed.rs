@@ -104,6 +104,11 @@ impl Composed {
         self.padding.as_ref().map(Padding::dimension)
     }
 
+    /// The size of the padded dimension that is set; 0 where there is none.
+    pub(crate) fn padded_size(&self) -> u64 {
+        self.padding.as_ref().map_or(0, Padding::size)
+    }
+
     /// Takes over shapes of inputs, as many as there are inputs; the plan of the largest part. On an error nothing of it
     /// may be used until the next call.
     pub(crate) fn set(&mut self, plans: &[Plan], shapes: &[&[u64]]) -> Result<usize, RunError> {

@@ -2,6 +2,7 @@
 
 mod chains;
 mod host;
+mod threads;
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -18,6 +19,7 @@ use crate::profile::{Profile, StepProfile};
 use crate::program::{Loop, Part};
 use crate::seat::{Job, Seat, Team};
 use crate::{LoadError, RunError};
+use threads::Threads;
 
 /// What a run that is timed writes down.
 struct Clock<'a> {
@@ -66,8 +68,10 @@ pub(crate) struct Context {
     /// What each thread of the step under way has not begun.
     ranges: Vec<TaskRange>,
     pool: Arc<Pool>,
-    /// Whether any step is worth a second thread.
-    parallel: bool,
+    /// How many threads runs of each plan use.
+    choices: Vec<Threads>,
+    /// The size of the padded dimension that runs are of; 0 where there is none.
+    size: u64,
     /// The strings that handles stand for.
     texts: Box<Texts>,
     memory: Region,
@@ -97,8 +101,8 @@ impl Context {
         let memory = reserve(bytes, loaded.huge_pages, "the arena and scratch")?;
         let tables = loaded.plans.iter().map(|plan| loaded.table(plan, memory.base()));
         let mut tables: Vec<Vec<*mut c_void>> = tables.collect();
-        let mut calls = loaded.plans.iter().flat_map(|plan| &plan.calls);
-        let parallel = calls.any(|call| call.threads > 1 || call.beside.is_some());
+        let most = |plan: &Plan| plan.most_threads().min(seats.len() + 1);
+        let choices = loaded.plans.iter().map(|plan| Threads::new(most(plan))).collect();
         Ok(Self {
             table: std::mem::take(&mut tables[0]),
             tables,
@@ -108,7 +112,8 @@ impl Context {
             claimed: Vec::with_capacity(seats.len()),
             ranges: (0..=seats.len()).map(|_| TaskRange::default()).collect(),
             texts: Box::new(loaded.texts.clone()),
-            parallel,
+            choices,
+            size: 0,
             seats,
             pool,
             memory,
@@ -121,6 +126,11 @@ impl Context {
         std::mem::swap(&mut self.table, &mut self.tables[self.current]);
         std::mem::swap(&mut self.table, &mut self.tables[plan]);
         self.current = plan;
+    }
+
+    /// Says of which size of the padded dimension runs are from now on; 0 where there is none.
+    pub(crate) fn set_size(&mut self, size: u64) {
+        self.size = size;
     }
 
     /// The first byte of the arena.
@@ -148,6 +158,11 @@ impl Context {
         self.seats.len() + 1
     }
 
+    /// Threads that the next run of the current plan uses where no other run is under way.
+    pub(crate) fn chosen_threads(&self) -> usize {
+        self.choices[self.current].chosen()
+    }
+
     /// Pool and seats, for another context beside this one.
     pub(crate) fn crew(&self) -> (Arc<Pool>, Vec<Arc<Seat>>) {
         (self.pool.clone(), self.seats.clone())
@@ -171,12 +186,18 @@ impl Context {
         self.patch(plan, inputs, outputs);
         let pool = self.pool.clone();
         let entry = pool.enter();
-        self.claim(&entry);
+        // What is profiled reads the clock after each step, which costs more than a run.
+        let timed = profile.is_none() && self.choices[self.current].begin(self.size);
+        let start = timed.then(Instant::now);
+        self.claim(&entry, self.chosen_threads());
         let mut clock = profile.map(Clock::start);
         // SAFETY: the manifest was validated against the sizes that the caller promises.
         let done = unsafe { self.parts(plan, &plan.program, &entry, &mut clock) };
         if let Some(Clock { profile, start, last }) = clock {
             profile.total = last - start;
+        }
+        if let Some(start) = start {
+            self.choices[self.current].note(start.elapsed());
         }
         for &index in &self.claimed {
             self.seats[index].release();
@@ -357,7 +378,7 @@ impl Context {
         self.patch(plan, inputs, outputs);
         let pool = self.pool.clone();
         let entry = pool.enter();
-        self.claim(&entry);
+        self.claim(&entry, self.threads());
         for call in &plan.calls[calls] {
             // SAFETY: the manifest was validated against the sizes that the caller promises.
             unsafe { self.step(call, &entry) };
@@ -421,13 +442,13 @@ impl Context {
         1
     }
 
-    /// Claims free seats, as many as this run may use, and wakes those who sleep on them.
-    fn claim(&mut self, entry: &Entry<'_>) {
+    /// Claims free seats for a run on so many threads, as many as it may use, and wakes those who sleep on them.
+    fn claim(&mut self, entry: &Entry<'_>, threads: usize) {
         self.claimed.clear();
-        if !self.parallel || self.seats.is_empty() || !self.pool.is_alive() {
+        if threads < 2 || self.seats.is_empty() || !self.pool.is_alive() {
             return;
         }
-        let most = entry.share() - 1;
+        let most = entry.share().min(threads) - 1;
         for (index, seat) in self.seats.iter().enumerate() {
             if self.claimed.len() < most && seat.claim() {
                 seat.warm_up();

@@ -261,6 +261,7 @@ impl Model {
         let is_there = place < self.loaded.plans.len();
         if is_there {
             self.engine.select(place);
+            self.engine.set_size(0);
             self.current = place;
             self.is_composed = false;
         }
@@ -292,7 +293,9 @@ impl Model {
         };
         match composed.set(&self.loaded.plans, shapes) {
             Ok(place) => {
+                let size = composed.padded_size();
                 self.select_sizes(place);
+                self.engine.set_size(size);
                 self.is_composed = true;
                 Ok(())
             }
@@ -325,6 +328,15 @@ impl Model {
     pub fn threads(&self) -> usize {
         match &self.engine {
             Engine::Processor(context) => context.threads(),
+            Engine::Device(_) => 1,
+        }
+    }
+
+    /// Threads that the next run uses where no other is under way: [`Model::threads`], or fewer where no step is worth as many,
+    /// or where short runs on fewer turned out to be faster.
+    pub fn chosen_threads(&self) -> usize {
+        match &self.engine {
+            Engine::Processor(context) => context.chosen_threads(),
             Engine::Device(_) => 1,
         }
     }
@@ -480,6 +492,13 @@ impl Engine {
     fn select(&mut self, plan: usize) {
         if let Self::Processor(context) = self {
             context.select(plan);
+        }
+    }
+
+    /// Says of which size of the padded dimension runs are from now on; 0 where there is none.
+    fn set_size(&mut self, size: u64) {
+        if let Self::Processor(context) = self {
+            context.set_size(size);
         }
     }
 

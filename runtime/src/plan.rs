@@ -191,6 +191,12 @@ impl Plan {
         &self.manifest.variants[self.position]
     }
 
+    /// Most threads that any of its steps is worth; those of two chains beside each other are worth two.
+    pub(crate) fn most_threads(&self) -> usize {
+        let worth = |call: &Call| call.threads.max(if call.beside.is_some() { 2 } else { 1 });
+        self.calls.iter().map(worth).max().unwrap_or(1)
+    }
+
     /// The inputs, or the outputs, in the variant's shapes.
     #[cfg(any(feature = "opencl", feature = "cuda"))]
     pub(crate) fn tensors(&self, output: bool) -> &[TensorInfo] {

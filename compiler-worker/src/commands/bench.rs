@@ -113,9 +113,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let first = load + begin.elapsed();
     let effort = Effort { budget, most: usize::MAX, ..Effort::default() };
     let (latencies, _) = interleaved(effort, || subject.run(), None)?;
+    let chosen = subject.model.chosen_threads();
     let details = details(&found.path, &mut subject, latencies)?;
     let sizes = if every { each_size(&mut subject, effort, &details)? } else { Vec::new() };
-    tell(arguments, &details, &sizes, load, first)
+    tell(arguments, (&details, chosen), &sizes, load, first)
 }
 
 /// Goes over to the sizes that `--shape` names of dimensions of any size; `false` where it names none.
@@ -238,9 +239,10 @@ fn details(path: &Path, subject: &mut Subject, latencies: Vec<u64>) -> Result<De
     Ok(details)
 }
 
+/// `chosen` are the threads that the last runs used.
 fn tell(
     arguments: &Arguments,
-    details: &Details,
+    (details, chosen): (&Details, usize),
     sizes: &[SizesReport],
     load: Duration,
     first: Duration,
@@ -253,6 +255,7 @@ fn tell(
             "loadNanoseconds": load.as_nanos() as u64,
             "firstResultNanoseconds": first.as_nanos() as u64,
             "shareOfPeak": details.share_of_peak(summary.p50),
+            "chosenThreads": chosen,
             "details": details,
         });
         if !sizes.is_empty() {
@@ -269,7 +272,11 @@ fn tell(
     ]);
     table.add_row(vec!["90th percentile".to_owned(), units::time(summary.p90)]);
     table.add_row(vec!["runs".to_owned(), summary.runs.to_string()]);
-    table.add_row(vec!["threads".to_owned(), details.threads.to_string()]);
+    let threads = match chosen == details.threads {
+        true => chosen.to_string(),
+        false => format!("{chosen} of {}", details.threads),
+    };
+    table.add_row(vec!["threads".to_owned(), threads]);
     table.add_row(vec!["load".to_owned(), units::time(load.as_nanos() as u64)]);
     table.add_row(vec!["load to first result".to_owned(), units::time(first.as_nanos() as u64)]);
     let rate = details.flops() as f64 / (summary.p50 as f64 * 1e-9);
