@@ -46,7 +46,7 @@ pub struct Model {
 
 /// What runs the steps.
 pub(crate) enum Engine {
-    Processor(Context),
+    Processor(Box<Context>),
     Device(Box<Session>),
 }
 
@@ -90,9 +90,11 @@ impl Shared {
                 code,
                 &self.loaded.texts,
             )?)),
-            Crew::Threads(pool, seats) => {
-                Engine::Processor(Context::new(&self.loaded, pool.clone(), seats.clone())?)
-            }
+            Crew::Threads(pool, seats) => Engine::Processor(Box::new(Context::new(
+                &self.loaded,
+                pool.clone(),
+                seats.clone(),
+            )?)),
         };
         Model::with(engine, self.loaded.clone())
     }
@@ -147,7 +149,7 @@ impl Model {
             None => {
                 let (pool, seats) =
                     Pool::join(loaded.threads, options.affinity).map_err(LoadError::Thread)?;
-                Engine::Processor(Context::new(&loaded, pool, seats)?)
+                Engine::Processor(Box::new(Context::new(&loaded, pool, seats)?))
             }
         };
         Self::with(engine, Arc::new(loaded))
