@@ -272,11 +272,8 @@ fn tell(
     ]);
     table.add_row(vec!["90th percentile".to_owned(), units::time(summary.p90)]);
     table.add_row(vec!["runs".to_owned(), summary.runs.to_string()]);
-    let threads = match chosen == details.threads {
-        true => chosen.to_string(),
-        false => format!("{chosen} of {}", details.threads),
-    };
-    table.add_row(vec!["threads".to_owned(), threads]);
+    table.add_row(vec!["threads".to_owned(), details.threads.to_string()]);
+    table.add_row(vec!["of these a run uses".to_owned(), chosen.to_string()]);
     table.add_row(vec!["load".to_owned(), units::time(load.as_nanos() as u64)]);
     table.add_row(vec!["load to first result".to_owned(), units::time(first.as_nanos() as u64)]);
     let rate = details.flops() as f64 / (summary.p50 as f64 * 1e-9);
