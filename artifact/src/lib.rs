@@ -70,7 +70,7 @@ pub use interface::{Interface, Member, MemberForm};
 pub use layout::{FORMAT_VERSION, MAGIC, PAGE, Section, SectionKind};
 pub use manifest::{
     Access, Argument, BUFFER_ALIGNMENT, Manifest, OLDEST_SCHEMA_VERSION, Recipe, RecordedDecision,
-    SCHEMA_VERSION, Slot, Step, Target, TensorInfo, Variant,
+    SCHEMA_VERSION, Slot, Step, Target, TensorInfo, Variant, Waves,
 };
 pub use open::OpenDimension;
 pub use padded::{PaddedDimension, PaddedLength};

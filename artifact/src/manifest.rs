@@ -224,6 +224,9 @@ pub struct Step {
     /// each after the one before it. None of either reads or writes what one of the others writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<[u32; 2]>,
+    /// Of a step of one task: how threads may divide it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waves: Option<Waves>,
     /// The kernel's buffers in order.
     pub arguments: Vec<Argument>,
     /// Floating-point or integer arithmetic operations; a multiply-add counts 2.
@@ -232,6 +235,22 @@ pub struct Step {
     pub bytes_read: u64,
     /// Distinct bytes that the step writes.
     pub bytes_written: u64,
+}
+
+/// How threads may divide a step whose parts depend on each other: in waves of independent parts, of which each wave
+/// begins when the one before it is complete. `kernel(buffers, 0, 1, scratch)` runs all of them in order, as readers
+/// do that do not know this, and `kernel(buffers, 1 + w * parts + begin, 1 + w * parts + end, scratch)` the parts `begin..end`
+/// of wave `w`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Waves {
+    /// Number of waves.
+    pub waves: u64,
+    /// Parts of each wave.
+    pub parts: u64,
+    /// Fewest parts of a wave that are worth a thread of their own; at least 1. The waves run on no more than
+    /// `parts / min_parts_per_thread` threads.
+    pub min_parts_per_thread: u64,
 }
 
 /// One buffer of a step.

@@ -133,6 +133,7 @@ impl Manifest {
         if step.min_tasks_per_thread == 0 {
             return Err("minTasksPerThread is 0, the least is 1".into());
         }
+        check_waves(step)?;
         for (index, argument) in step.arguments.iter().enumerate() {
             self.check_argument(variant, argument)
                 .map_err(|what| format!("argument {index}: {what}"))?;
@@ -214,6 +215,22 @@ fn tensors(role: &'static str, list: &[TensorInfo]) -> Result<(), ManifestError>
         }
     }
     Ok(())
+}
+
+/// Whether the waves of a step can be numbered, and are of a step of one task.
+fn check_waves(step: &Step) -> Result<(), String> {
+    let Some(waves) = step.waves else { return Ok(()) };
+    if step.tasks != 1 {
+        return Err(format!("it has waves and {} tasks, one may be", step.tasks));
+    }
+    if waves.min_parts_per_thread == 0 {
+        return Err("minPartsPerThread is 0, the least is 1".into());
+    }
+    let last = waves.waves.checked_mul(waves.parts).and_then(|tasks| tasks.checked_add(1));
+    match last.is_some_and(|last| i64::try_from(last).is_ok()) {
+        true => Ok(()),
+        false => Err(format!("{} waves of {} parts do not fit 63 bits", waves.waves, waves.parts)),
+    }
 }
 
 /// Whether the steps that may run at the same time by what the first one says are there, and apart in memory.

@@ -44,6 +44,7 @@ fn manifest() -> Manifest {
         tasks: 1,
         min_tasks_per_thread: 1,
         beside: None,
+        waves: None,
         arguments: vec![
             argument(Slot::Input { index: 0, offset: 0 }, Access::Read),
             argument(Slot::Arena { offset: 512 }, Access::Write),

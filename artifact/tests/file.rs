@@ -4,7 +4,7 @@
 use hone_artifact::{
     Access, Argument, Carried, Collected, DataType, Host, HostFunction, HostTensor, HostType, If,
     Inspect, KernelText, Loop, Manifest, OutputExtent, PAGE, Part, ReadError, Reader,
-    SCHEMA_VERSION, Slot, Step, Target, TensorInfo, Variant, WriteError, Writer, c_header,
+    SCHEMA_VERSION, Slot, Step, Target, TensorInfo, Variant, Waves, WriteError, Writer, c_header,
 };
 
 const WEIGHTS: usize = 9000;
@@ -49,6 +49,7 @@ fn manifest() -> Manifest {
                 tasks: 4,
                 min_tasks_per_thread: 2,
                 beside: None,
+                waves: None,
                 arguments: vec![
                     argument(Slot::Input { index: 0, offset: 0 }, 64, Access::Read),
                     argument(Slot::Weight { offset: 64 }, 128, Access::Read),
@@ -216,10 +217,12 @@ fn a_hostile_section_table_is_refused() {
     }
 }
 
+const WAVES: Waves = Waves { waves: 10, parts: 4, min_parts_per_thread: 1 };
+
 #[test]
 fn an_impossible_manifest_is_refused_naming_the_object() {
     type Change = fn(&mut Manifest);
-    let cases: [(&str, Change); 21] = [
+    let cases: [(&str, Change); 24] = [
         ("schema version 9", |m| m.schema_version = 9),
         ("no target variant", |m| m.variants.clear()),
         ("output 'y': says 31 bytes", |m| m.outputs[0].bytes = 31),
@@ -228,6 +231,18 @@ fn an_impossible_manifest_is_refused_naming_the_object() {
         ("arena of 18446744073709551615 bytes", |m| m.variants[0].arena_bytes = u64::MAX),
         ("tasks do not fit", |m| m.variants[0].steps[0].tasks = u64::MAX),
         ("minTasksPerThread is 0", |m| m.variants[0].steps[0].min_tasks_per_thread = 0),
+        ("waves and 2 tasks", |m| {
+            m.variants[0].steps[0].tasks = 2;
+            m.variants[0].steps[0].waves = Some(WAVES);
+        }),
+        ("minPartsPerThread is 0", |m| {
+            m.variants[0].steps[0].tasks = 1;
+            m.variants[0].steps[0].waves = Some(Waves { min_parts_per_thread: 0, ..WAVES });
+        }),
+        ("do not fit 63 bits", |m| {
+            m.variants[0].steps[0].tasks = 1;
+            m.variants[0].steps[0].waves = Some(Waves { waves: u64::MAX / 4, ..WAVES });
+        }),
         ("1 steps beside 1 are not there", |m| m.variants[0].steps[0].beside = Some([1, 1])),
         ("a step beside it writes what it reads or writes", |m| {
             m.variants[0].program.clear();

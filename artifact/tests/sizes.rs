@@ -14,6 +14,7 @@ fn step(bytes: u64) -> Step {
         tasks: 1,
         min_tasks_per_thread: 1,
         beside: None,
+        waves: None,
         arguments: vec![
             argument(Slot::Input { index: 0, offset: 0 }, Access::Read),
             argument(Slot::Output { index: 0, offset: 0 }, Access::Write),

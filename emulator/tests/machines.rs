@@ -61,6 +61,7 @@ fn artifact(target: &hone_codegen::Target, weights: &[u8], damage: bool) -> Vec<
         tasks: objects[0].kernels[0].tasks,
         min_tasks_per_thread: 1,
         beside: None,
+        waves: None,
         arguments: vec![
             argument(from, Access::Read),
             argument(Slot::Weight { offset: 0 }, Access::Read),

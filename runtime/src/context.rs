@@ -3,6 +3,7 @@
 mod chains;
 mod host;
 mod threads;
+mod waves;
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use hone_artifact::{BUFFER_ALIGNMENT, Texts};
 
 use crate::claim::{self, TaskRange};
+use crate::gang::Share;
 use crate::memory::Region;
 use crate::plan::{Call, Loaded, Plan, reserve};
 use crate::pool::{Entry, Pool};
@@ -67,6 +69,8 @@ pub(crate) struct Context {
     claimed: Vec<usize>,
     /// What each thread of the step under way has not begun.
     ranges: Vec<TaskRange>,
+    /// How far each thread of a step in waves is.
+    shares: Vec<Share>,
     pool: Arc<Pool>,
     /// How many threads runs of each plan use.
     choices: Vec<Threads>,
@@ -111,6 +115,7 @@ impl Context {
             scratch: memory.base().wrapping_add(arena as usize),
             claimed: Vec::with_capacity(seats.len()),
             ranges: (0..=seats.len()).map(|_| TaskRange::default()).collect(),
+            shares: (0..=seats.len()).map(|_| Share::default()).collect(),
             texts: Box::new(loaded.texts.clone()),
             choices,
             size: 0,
@@ -472,6 +477,14 @@ impl Context {
     /// # Safety
     /// The table is filled, and its buffers are what the step says.
     unsafe fn step(&self, call: &Call, entry: &Entry<'_>) -> usize {
+        if let Some(waves) = &call.waves {
+            let threads = self.threads_of(waves, entry);
+            if threads > 1 {
+                // SAFETY: the caller's promise.
+                unsafe { self.waves(call, waves, threads) };
+                return threads;
+            }
+        }
         let buffers = self.table.as_ptr().wrapping_add(call.first);
         let mut threads = call.threads.min(self.claimed.len() + 1);
         if threads > 1 {

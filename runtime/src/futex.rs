@@ -2,6 +2,7 @@
 
 use std::ptr;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 /// Sleeps while `word` holds `value`. May return early: the caller looks again.
 pub(crate) fn wait(word: &AtomicU32, value: u32) {
@@ -26,6 +27,24 @@ pub(crate) fn wake(word: &AtomicU32) {
             word.as_ptr(),
             libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
             1,
+        )
+    };
+}
+
+/// Sleeps while `word` holds `value`, for as long as `most`. May return early: the caller looks again.
+pub(crate) fn wait_for(word: &AtomicU32, value: u32, most: Duration) {
+    let most = libc::timespec {
+        tv_sec: most.as_secs() as libc::time_t,
+        tv_nsec: most.subsec_nanos() as _,
+    };
+    // SAFETY: word and timeout live as long as the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            value,
+            &raw const most,
         )
     };
 }

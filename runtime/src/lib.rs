@@ -27,6 +27,7 @@ mod context;
 mod error;
 mod float_mode;
 mod futex;
+mod gang;
 mod images;
 mod key_loops;
 mod library;

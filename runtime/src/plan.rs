@@ -11,6 +11,7 @@ use hone_artifact::{Manifest, Reader, Slot, TensorInfo, Texts, Variant};
 use crate::accelerator::Code;
 use crate::claim;
 use crate::cpu;
+use crate::gang::MAX_WAVES;
 use crate::images;
 use crate::library::{Kernel, Library};
 use crate::memory::Region;
@@ -35,6 +36,38 @@ pub(crate) struct Call {
     pub(crate) beside: Option<[usize; 2]>,
     /// Fewest tasks that a thread claims at a time.
     pub(crate) grain: u32,
+    /// How threads divide a step of one task, where they do.
+    pub(crate) waves: Option<Waves>,
+}
+
+impl Call {
+    /// Most threads that may have something to do; two where chains of steps run beside each other.
+    fn most_threads(&self) -> usize {
+        let chains = if self.beside.is_some() { 2 } else { 1 };
+        let waves = self.waves.as_ref().map_or(1, |waves| waves.threads);
+        self.threads.max(chains).max(waves)
+    }
+}
+
+/// The waves of a step ([`hone_artifact::Waves`]).
+pub(crate) struct Waves {
+    /// Their number.
+    pub(crate) waves: u32,
+    /// Parts of each.
+    pub(crate) parts: u32,
+    /// Most threads that they are worth; at least 2.
+    pub(crate) threads: usize,
+}
+
+impl Waves {
+    /// The waves of a step; none where they are worth one thread alone, or are too many to count.
+    fn of(own: &hone_artifact::Waves) -> Option<Self> {
+        let waves = u32::try_from(own.waves).ok().filter(|waves| *waves <= MAX_WAVES)?;
+        let parts = u32::try_from(own.parts).ok()?;
+        let threads = own.parts / own.min_parts_per_thread.max(1);
+        let threads = usize::try_from(threads).ok().filter(|threads| *threads > 1)?;
+        Some(Self { waves, parts, threads })
+    }
 }
 
 /// An entry of the table of pointers that every run sets anew.
@@ -191,10 +224,9 @@ impl Plan {
         &self.manifest.variants[self.position]
     }
 
-    /// Most threads that any of its steps is worth; those of two chains beside each other are worth two.
+    /// Most threads that any of its steps is worth.
     pub(crate) fn most_threads(&self) -> usize {
-        let worth = |call: &Call| call.threads.max(if call.beside.is_some() { 2 } else { 1 });
-        self.calls.iter().map(worth).max().unwrap_or(1)
+        self.calls.iter().map(Call::most_threads).max().unwrap_or(1)
     }
 
     /// The inputs, or the outputs, in the variant's shapes.
@@ -271,6 +303,7 @@ fn calls(variant: &Variant, library: &Library, entries: &[usize]) -> Result<Vec<
             threads: usize::try_from(worth).unwrap_or(usize::MAX).max(1),
             beside: step.beside.map(|counts| counts.map(|count| count as usize)),
             grain: claim::grain(step.min_tasks_per_thread),
+            waves: step.waves.as_ref().and_then(Waves::of),
         });
     }
     Ok(calls)

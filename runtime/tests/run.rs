@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use hone_artifact::{Access, DataType, Slot, Step, TensorInfo};
+use hone_artifact::{Access, DataType, Slot, Step, TensorInfo, Waves};
 use hone_runtime::{Affinity, HugePages, Model, Options, Profile, RunError};
 
 fn threads(threads: usize) -> Options {
@@ -158,6 +158,47 @@ fn chains_of_steps_run_beside_each_other() {
         let mut model = Model::load(&path, &threads(count)).unwrap();
         for _ in 0..200 {
             assert_eq!(run(&mut model, &x), expected(&x), "{count} threads");
+        }
+    }
+}
+
+/// Every part of a wave reads what all parts of the one before have written.
+#[test]
+fn a_step_in_waves_gives_the_same_on_every_number_of_threads() {
+    const WAVES: usize = 50;
+    const PARTS: usize = 8;
+    let mut manifest = affine(1);
+    let tensor = |name, shape| TensorInfo::new(name, DataType::F32, shape).unwrap();
+    manifest.inputs = vec![tensor("x", vec![PARTS as u64])];
+    manifest.outputs = vec![tensor("y", vec![(WAVES * PARTS) as u64])];
+    let slots = [Slot::Input { index: 0, offset: 0 }, Slot::Output { index: 0, offset: 0 }];
+    let arguments = vec![
+        argument(slots[0], PARTS * 4, Access::Read),
+        argument(slots[1], WAVES * PARTS * 4, Access::Write),
+    ];
+    let x: Vec<f32> = ramp(1)[..PARTS].to_vec();
+    let mut expected: Vec<f32> = Vec::new();
+    let mut before = x.clone();
+    for _ in 0..WAVES {
+        let next = |part| before.iter().fold(part as f32, |sum, own| sum * 0.5 + own);
+        before = (0..PARTS).map(next).collect();
+        expected.extend(&before);
+    }
+    for (parts_per_thread, most) in [(1, 8), (3, 2), (5, 1)] {
+        let mut step = step("in_waves", 1, arguments.clone());
+        let (waves, parts) = (WAVES as u64, PARTS as u64);
+        step.waves = Some(Waves { waves, parts, min_parts_per_thread: parts_per_thread });
+        manifest.variants[0].steps = vec![step];
+        for count in [1, 2, 3, 8] {
+            let mut model = Model::load_memory(pack(&manifest), &threads(count)).unwrap();
+            let mut profile = Profile::new(&model);
+            for _ in 0..50 {
+                let mut y = vec![f32::NAN; WAVES * PARTS];
+                let outputs = &mut [as_bytes_mut(&mut y)];
+                model.run_profiled(&[as_bytes(&x)], outputs, &mut profile).unwrap();
+                assert_eq!(y, expected, "{count} threads");
+                assert!(profile.steps[0].threads <= most.min(model.threads()));
+            }
         }
     }
 }

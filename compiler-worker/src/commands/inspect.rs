@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use hone_artifact::exit_code::Reason;
-use hone_artifact::{Inspect, KernelText, Language, Manifest, Reader, Slot, TensorInfo, Variant};
+use hone_artifact::{
+    Inspect, KernelText, Language, Manifest, Reader, Slot, Step, TensorInfo, Variant,
+};
 use hone_driver::Constants;
 use serde_json::json;
 
@@ -172,13 +174,21 @@ fn steps(variant: &Variant) -> String {
         table.add_row(vec![
             table::short(&step.nodes),
             step.kernel.clone(),
-            step.tasks.to_string(),
+            tasks(step),
             units::digits(step.flops as f64 / 1e6) + " MFLOP",
             units::bytes(step.bytes_read),
             units::bytes(step.bytes_written),
         ]);
     }
     table.to_string()
+}
+
+/// The tasks of a step; where it runs in waves, their number and the parts of each.
+fn tasks(step: &Step) -> String {
+    match step.waves {
+        Some(waves) => format!("{} × {}", waves.waves, waves.parts),
+        None => step.tasks.to_string(),
+    }
 }
 
 /// The memory plan: which bytes of which memory each step touches.

@@ -172,6 +172,7 @@ impl Probe {
             tasks: 1,
             min_tasks_per_thread: 1,
             beside: None,
+            waves: None,
             arguments: arguments.clone(),
             flops: 0,
             bytes_read: 0,

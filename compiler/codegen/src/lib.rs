@@ -39,7 +39,7 @@ pub use probe::{probe, probe_as};
 pub use runner::runner;
 pub use targets::Target;
 
-use hone_tensor::{BufferId, Program};
+use hone_tensor::{BufferId, Program, Waves};
 
 /// One program to compile.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +66,9 @@ pub struct Kernel {
     pub symbol: String,
     /// Extent of the outermost loop, where it is parallel; else 1.
     pub tasks: u64,
+    /// How threads may divide it, where it has one task and runs in waves: it is then called with 0 and 1 for all of it, and
+    /// with `1 + w * parts + begin` and `1 + w * parts + end` for some parts of wave `w`.
+    pub waves: Option<Waves>,
     /// Memory that each calling thread provides, in bytes.
     pub scratch_bytes: u64,
 }

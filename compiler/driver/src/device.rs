@@ -218,7 +218,8 @@ pub(crate) fn compile_kernels(
         let mut program = schedule.into_program();
         edit(number, &mut program);
         let symbol = symbol_stem(number);
-        let functions = vec![Kernel { symbol: symbol.clone(), tasks: 1, scratch_bytes: 0 }];
+        let functions =
+            vec![Kernel { symbol: symbol.clone(), tasks: 1, waves: None, scratch_bytes: 0 }];
         kernels.push(KernelInfo { symbol, program, template, trace, functions });
     }
     lap("schedule");

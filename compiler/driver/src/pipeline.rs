@@ -385,6 +385,7 @@ fn exactly_deciding(
             None => Ok(graph.clone()),
         }),
         ("pack_matmul_operands", &|graph| passes::pack_matmul_operands(graph, block, working)),
+        ("interleave_gates", &|graph| passes::interleave_gates(graph, 2 * block)),
         ("pack_recurrent_weights", &|graph| passes::pack_recurrent_weights(graph, block, working)),
         ("fold_constants", &passes::fold_constants),
         ("simplify", &passes::simplify),

@@ -10,8 +10,8 @@ use hone_artifact::{Access, Argument, BUFFER_ALIGNMENT, OutputExtent, Part, Slot
 use hone_graph::{Definition, ValueId};
 use hone_ops::Graph;
 use hone_passes::{Lifetime, plan_memory};
-use hone_tensor::Role;
-use hone_tune::{StatementWork, work};
+use hone_tensor::{Program, Role, Statement, Waves};
+use hone_tune::{StatementWork, min_parts_per_thread, work};
 use hone_types::Tensor;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -303,18 +303,27 @@ fn call_steps(kernels: &CompiledKernels, call: &Call, arguments: &[Argument]) ->
         let part = u128::from(call.flops) * u128::from(work.operations) / u128::from(all.max(1));
         u64::try_from(part).unwrap_or(call.flops)
     };
-    let steps = functions.iter().zip(&works).map(|(function, work)| Step {
+    let steps = functions.iter().zip(&works).zip(&program.body);
+    let steps = steps.map(|((function, work), statement)| Step {
         nodes: call.nodes.clone(),
         kernel: function.symbol.clone(),
         tasks: function.tasks,
         min_tasks_per_thread: work.min_tasks_per_thread(function.tasks),
         beside: None,
+        waves: waves(program, statement).filter(|_| function.waves.is_some()),
         arguments: arguments.to_vec(),
         flops: share(work),
         bytes_read: work.bytes_read,
         bytes_written: work.bytes_written,
     });
     steps.collect()
+}
+
+/// How threads may divide a statement that runs in waves.
+fn waves(program: &Program, statement: &Statement) -> Option<hone_artifact::Waves> {
+    let waves = Waves::of(statement)?;
+    let min_parts_per_thread = min_parts_per_thread(program, statement, waves);
+    Some(hone_artifact::Waves { waves: waves.count(), parts: waves.parts, min_parts_per_thread })
 }
 
 /// The packed weights; equal constants lie once. They are not copied together.

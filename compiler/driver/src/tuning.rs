@@ -265,6 +265,7 @@ impl Table {
             tasks: kernel.tasks,
             min_tasks_per_thread: work(program, statement).min_tasks_per_thread(kernel.tasks),
             beside: None,
+            waves: None,
             arguments: arguments.clone(),
             flops: 0,
             bytes_read: 0,

@@ -235,6 +235,46 @@ fn a_recurrence_stops_at_the_size_and_starts_anew_at_the_next_one() {
     assert_eq!(whole(&artifact), vec![Vec::<String>::new(); BOUNDS.len()]);
 }
 
+/// An LSTM of so many units over `n` frames that threads divide its steps.
+fn divided_recurrent(n: usize) -> Graph {
+    const UNITS: usize = 128;
+    let mut b = Builder { graph: Graph::new(), n, random: Random::new(6) };
+    let x = b.graph.add_input("x", TensorType::new(DataType::F32, [1, n, WIDTH]));
+    let w = b.weights(&[1, 4 * UNITS, WIDTH]);
+    // Differences of rounding do not grow from step to step.
+    let values = b.random.normals(4 * UNITS * UNITS, 0.0, 0.05);
+    let r = Tensor::from_elements([1, 4 * UNITS, UNITS], &values).unwrap();
+    let r = b.graph.add_constant("weights", r);
+    let lstm = Lstm {
+        hidden: UNITS,
+        direction: Direction::Forward,
+        activations: vec![Activation::Sigmoid, Activation::Tanh, Activation::Tanh],
+        clip: None,
+        input_forget: false,
+        batch_first: true,
+        rounds_operands: false,
+    };
+    let y = b.add(lstm, &[x, w, r]);
+    let y = b.add(Reshape { shape: vec![1, n, UNITS] }, &[y]);
+    b.graph.add_output("y", y);
+    b.graph.verify().unwrap();
+    b.graph
+}
+
+#[test]
+fn a_recurrence_in_waves_stops_at_the_size() {
+    let artifact = artifact(divided_recurrent);
+    let frames = |n, seed, with_nan| inputs(n, seed, with_nan)[1..2].to_vec();
+    check("divided", divided_recurrent, &artifact, frames);
+    assert_eq!(whole(&artifact), vec![Vec::<String>::new(); BOUNDS.len()]);
+    let reader = Reader::new(&artifact).unwrap();
+    let variants = reader.manifest().variants.iter();
+    assert!(variants.zip(BOUNDS).all(|(variant, bound)| {
+        let mut waves = variant.steps.iter().filter_map(|step| step.waves);
+        waves.any(|waves| waves.waves == bound as u64)
+    }));
+}
+
 /// The steps of each variant that leave nothing out.
 fn whole(artifact: &[u8]) -> Vec<Vec<String>> {
     let reader = Reader::new(artifact).unwrap();

@@ -5,6 +5,10 @@
 /// simulations of more threads assume that.
 pub const HANDOVER_NANOSECONDS: u64 = 500;
 
+/// Nanoseconds of work that a thread should have between two barriers of a step in waves, so that it gains by them: some
+/// times what a barrier costs.
+pub const WAVE_THREAD_NANOSECONDS: u64 = 1200;
+
 /// All cores of a machine together are taken to have as many times the bandwidth of one. Assumed: it depends on the
 /// memory channels of a machine, which its processor's name does not tell.
 pub const CORES_THAT_FILL_MEMORY: f64 = 8.0;

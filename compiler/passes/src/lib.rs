@@ -29,6 +29,7 @@ mod groups;
 mod independence;
 mod integer_convolution;
 mod integer_products;
+mod interleave_gates;
 mod layout;
 mod layout_between;
 mod layout_convolution;
@@ -85,6 +86,7 @@ pub use graph_decisions::{CONVOLUTION_ALGORITHM, GRAPH_DECISIONS, GraphDecision,
 pub use group_normalization::recognize_group_normalization;
 pub use independence::{Dependence, Independence, Sliced};
 pub use integer_products::{multiply_device_integers, multiply_integers};
+pub use interleave_gates::interleave_gates;
 pub use layout::{
     LayoutOptions, choose_device_integer_layouts, choose_device_layouts, choose_layouts,
 };

@@ -61,7 +61,7 @@ pub fn pack_matmul_operands(
 
 /// Rows of a step from which its weights are packed. A tile of fewer has more columns than a panel of two vectors: with
 /// panels, an LSTM of one row takes 1.1 to 1.3 of the time on Zen 3.
-const MIN_STEP_ROWS: usize = 4;
+pub(crate) const MIN_STEP_ROWS: usize = 4;
 
 /// Packs the constant matrices that every step of a recurrence multiplies its rows by, in blocks of two vectors of `lanes`
 /// columns. In the order in which a model stores them, a tile's columns lie a row of the matrix apart: where that is a

@@ -66,6 +66,7 @@ const PASSES: &[(&str, Pass)] = &[
     ("pack_matmul_operands", |graph| {
         hone_passes::pack_matmul_operands(graph, LANES, DataType::F32)
     }),
+    ("interleave_gates", |graph| hone_passes::interleave_gates(graph, 2 * LANES)),
     ("pack_recurrent_weights", |graph| {
         hone_passes::pack_recurrent_weights(graph, LANES, DataType::F32)
     }),

@@ -1,6 +1,6 @@
 //! Changes to the loop tree that several primitives share.
 
-use crate::error::{Outcome, Refusal, refuse_block, refuse_loop};
+use crate::error::{Outcome, Refusal, loop_name, refuse_block, refuse_loop};
 use hone_tensor::{
     Block, BlockBody, BlockId, BufferId, Domain, Expr, IteratorKind, Loop, LoopKind, Program,
     Realize, Statement, VarId,
@@ -38,16 +38,32 @@ pub(crate) fn realize_at(program: &Program, block: BlockId) -> Outcome<Realize> 
     }
 }
 
-/// Refuses a loop that carries an annotation.
+/// Refuses a loop that carries an annotation, or that runs in waves.
 pub(crate) fn must_be_serial(program: &Program, own: &Loop) -> Outcome<()> {
     match own.kind {
-        LoopKind::Serial => Ok(()),
+        LoopKind::Serial => must_not_wait(program, own),
         kind => {
             let kind = match kind {
                 LoopKind::Bound(axis) => axis.name().to_string(),
                 kind => format!("{kind:?}").to_lowercase(),
             };
             refuse_loop(program, own.var, format!("it is {kind}: make it serial first"))
+        }
+    }
+}
+
+/// Refuses a loop directly around a parallel one, which has to stay so.
+pub(crate) fn must_not_wait(program: &Program, own: &Loop) -> Outcome<()> {
+    let parallel = own.body.iter().find_map(|inner| match inner {
+        Statement::Loop(inner) if inner.kind == LoopKind::Parallel => Some(inner.var),
+        _ => None,
+    });
+    match parallel {
+        None => Ok(()),
+        Some(inner) => {
+            let inner = loop_name(program, inner);
+            let reason = format!("it is directly around {inner}, which is parallel");
+            refuse_loop(program, own.var, reason)
         }
     }
 }

@@ -35,6 +35,7 @@ mod decompose_padding;
 mod decompose_reduction;
 mod fuse;
 mod insert_syncs;
+mod merge;
 mod parallel;
 mod partition;
 mod prefetch;

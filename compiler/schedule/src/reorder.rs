@@ -144,7 +144,8 @@ fn check(
             let reason = format!("its extent depends on {}", loop_name(program, needed.var));
             return refuse_loop(program, own.var, format!("{reason}, which has to stay outside"));
         }
-        if own.kind == LoopKind::Parallel && !(top && place == 0) && old[place].var != own.var {
+        let moves = |place: usize| old[place].var != chain[place].var;
+        if own.kind == LoopKind::Parallel && (0..=place).any(moves) && !(top && place == 0) {
             return refuse_loop(program, own.var, "it is parallel and has to stay outermost");
         }
         let innermost = place + 1 == chain.len()

@@ -2,7 +2,7 @@
 //!
 //! Legal: always, but for a bound loop on which a `sync` or another bound loop depends.
 
-use crate::edit::loop_path;
+use crate::edit::{loop_at, loop_path, must_not_wait};
 use crate::error::{Outcome, refuse_loop};
 use hone_tensor::{LoopKind, Program, VarId, verify};
 
@@ -23,6 +23,9 @@ pub(crate) fn annotate(program: &mut Program, target: VarId, kind: LoopKind) -> 
     {
         let reason = format!("it is {}: make it serial first", axis.name());
         return refuse_loop(program, target, reason);
+    }
+    if kind != LoopKind::Serial {
+        must_not_wait(program, &loop_at(program, target)?)?;
     }
     if let Some(own) = program.loop_of_mut(target) {
         own.kind = kind;

@@ -76,6 +76,8 @@ steps! {
     Split = split(target: VarId as VarId, factor: usize as usize) -> (VarId, VarId);
     /// Makes one loop of two, the second directly and alone inside the first.
     Fuse = fuse(outer: VarId as VarId, inner: VarId as VarId) -> VarId;
+    /// Makes one loop of two that stand next to each other: each iteration does what both do in theirs. The second goes.
+    Merge = merge(first: VarId as VarId, second: VarId as VarId) -> ();
     /// Puts loops of one perfect nest in this order, at the places they hold now.
     Reorder = reorder(loops: Vec<VarId> as &[VarId]) -> ();
     /// Writes a loop out.

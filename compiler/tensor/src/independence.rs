@@ -9,8 +9,8 @@
 
 use crate::sum::Sum;
 use crate::{
-    BinaryOp, BlockId, BufferId, Domain, Expr, IteratorKind, Program, Realize, Scope, Statement,
-    VarId,
+    BinaryOp, BlockId, BufferId, Domain, Expr, IteratorKind, Loop, Program, Realize, Scope,
+    Statement, VarId,
 };
 
 /// Who has memory that is not global.
@@ -32,7 +32,8 @@ impl Program {
     }
 
     /// As [`Program::independent`], for iterations on different threads: memory of one thread may
-    /// be shared by name, but has to be used below the loop only.
+    /// be shared by name, but has to be used below the loop only. Of a loop below another one, what an iteration of that
+    /// one has left in memory of a thread is not there in its next one, which another thread may run.
     pub fn threads_apart(&self, var: VarId) -> Result<(), String> {
         self.apart(var, Memory::OfThreads)
     }
@@ -61,6 +62,7 @@ impl Program {
                 (Memory::OfLanes, Scope::Shared) => continue,
                 _ => {
                     self.stays_below(buffer, &path)?;
+                    self.stays_in_iteration(*block, &path)?;
                     continue;
                 }
             }
@@ -97,6 +99,23 @@ impl Program {
             Some(user) => {
                 let (name, user) = (&self.buffers[buffer].name, &self.blocks[*user].name);
                 Err(format!("'{name}' is memory of one thread, and '{user}' uses it outside"))
+            }
+        }
+    }
+
+    /// Whether the elements of one thread's memory that a block stores are the same ones in all iterations of the loops
+    /// around the statement at `path`: then none is left from one to the next.
+    fn stays_in_iteration(&self, block: BlockId, path: &[usize]) -> Result<(), String> {
+        let around = self.enclosing(path);
+        let Some(site) = self.site(block).filter(|_| !around.is_empty()) else { return Ok(()) };
+        let own = &self.blocks[block];
+        let stores = site.resolved(&own.indices);
+        let tells = |outer: &&&Loop| stores.iter().any(|index| index.mentions(outer.var));
+        match around.iter().find(tells) {
+            None => Ok(()),
+            Some(outer) => {
+                let (name, var) = (&self.buffers[own.buffer].name, outer.var);
+                Err(format!("'{name}' is memory of one thread that {var} indexes"))
             }
         }
     }
@@ -229,8 +248,8 @@ fn combine(known: &mut Vec<Expr>, domain: &Domain, fixed: &dyn Fn(&Expr) -> bool
     }
 }
 
-/// Whether equal indices of two accesses, each over the loops around it, mean equal values of `var`.
-/// Variables of loops around the one over `var` have one value; those of loops inside are apart.
+/// Whether equal indices of two accesses, each over the loops around it, mean equal values of `var`; also where the
+/// indices are never equal. Variables of loops around the one over `var` have one value; those of loops inside are apart.
 pub(crate) fn same_iteration(
     (first, first_domain): (&[Expr], &Domain),
     (second, second_domain): (&[Expr], &Domain),
@@ -243,6 +262,9 @@ pub(crate) fn same_iteration(
     for (first, second) in first.iter().zip(second) {
         let pair = Pair::of((first, first_domain), (second, second_domain), var, &with_var);
         if let Some(pair) = pair {
+            if pair.differs() {
+                return true;
+            }
             known.extend(pair.determined(&with_var));
         }
     }
@@ -254,6 +276,9 @@ pub(crate) fn same_iteration(
 /// One axis of two accesses: the same terms in a loop's variable, and how far the rest may differ.
 struct Pair {
     terms: Vec<(Expr, i64)>,
+    /// The least and the largest difference of the rest.
+    least: i64,
+    most: i64,
     reach: i64,
 }
 
@@ -298,7 +323,12 @@ impl Pair {
         let most = first.max.checked_sub(second.min)?.checked_add(fixed.max)?;
         let least = first.min.checked_sub(second.max)?.checked_add(fixed.min)?;
         let reach = most.checked_abs()?.max(least.checked_abs()?);
-        Some(Self { terms: terms.swap_remove(0), reach })
+        Some(Self { terms: terms.swap_remove(0), least, most, reach })
+    }
+
+    /// Whether the two indices are never equal: nothing depends on the loop's variable, and the rest always differs.
+    fn differs(&self) -> bool {
+        self.terms.is_empty() && (self.least > 0 || self.most < 0)
     }
 
     /// The atoms whose values are equal where the two indices are.

@@ -26,7 +26,8 @@
 //!   recurrence or a running sum. The indices show that the iteration is an earlier one, so that no
 //!   primitive that keeps this changes a result; what the first iteration reads instead stands
 //!   under a condition. Such a loop is neither parallel nor vectorized;
-//! - loops of kind [`LoopKind::Parallel`] are outermost in a top-level statement, those of kind
+//! - loops of kind [`LoopKind::Parallel`] are outermost in a top-level statement, or directly below a serial loop that
+//!   is ([`Waves`]): each iteration of that one waits for all of theirs. Those of kind
 //!   [`LoopKind::Vectorized`] innermost. No iteration of them reads or writes an element that another
 //!   one writes, except in memory of one thread, which is used below the parallel loop only;
 //! - loops of kind [`LoopKind::Tensorized`] contain just the nest that their intrinsic stands for;
@@ -65,6 +66,7 @@ mod sum;
 mod text;
 mod tree;
 mod verify;
+mod waves;
 
 pub use affine::{Range, bounds, simplify};
 pub use builder::{Builder, Indices};
@@ -83,3 +85,4 @@ pub use program::{
 pub use steps::{Argument, Kernel, Step};
 pub use text::{ParseError, parse};
 pub use verify::{VerifyError, verify, verify_launches, verify_registers};
+pub use waves::Waves;

@@ -9,9 +9,12 @@
 
 use crate::access::is_function;
 use crate::decisions::Decisions;
-use hone_machine::{HANDOVER_NANOSECONDS, NOMINAL_BYTES_PER_NS, NOMINAL_OPERATIONS_PER_NS};
+use hone_machine::{
+    HANDOVER_NANOSECONDS, NOMINAL_BYTES_PER_NS, NOMINAL_CACHE_BYTES_PER_NS,
+    NOMINAL_OPERATIONS_PER_NS, WAVE_THREAD_NANOSECONDS,
+};
 use hone_schedule::Schedule;
-use hone_tensor::{BlockBody, BufferId, Expr, Program, Scope, Statement, VarId};
+use hone_tensor::{BlockBody, BufferId, Expr, Program, Scope, Statement, VarId, Waves};
 use std::collections::HashMap;
 
 /// Tasks that a kernel with enough work is cut into at least: four for each of 64 threads, so that the
@@ -101,6 +104,12 @@ impl StatementWork {
         (self.operations / NOMINAL_OPERATIONS_PER_NS).max(bytes / NOMINAL_BYTES_PER_NS)
     }
 
+    /// Nominal time on one core of what reads from the caches.
+    fn cached_nanoseconds(&self) -> u64 {
+        let bytes = self.bytes_read.saturating_add(self.bytes_written);
+        (self.operations / NOMINAL_OPERATIONS_PER_NS).max(bytes / NOMINAL_CACHE_BYTES_PER_NS)
+    }
+
     /// Minimum number of tasks that are worth a further thread, where the statement is cut into `tasks` equal ones; at
     /// least 1, at most all of them.
     pub fn min_tasks_per_thread(&self, tasks: u64) -> u64 {
@@ -127,6 +136,24 @@ pub fn work(program: &Program, statement: &Statement) -> StatementWork {
         bytes_read: bytes(&work.reads),
         bytes_written: bytes(&work.writes),
     }
+}
+
+/// Nominal time of one iteration of a top-level loop on one core, where what it reads stays in the caches: what all
+/// iterations read anew, such as the weights of a recurrence.
+pub(crate) fn step_nanoseconds(program: &Program, outer: VarId) -> u64 {
+    let body = program.loop_of(outer).map_or(&[][..], |outer| &outer.body);
+    let each = body.iter().map(|statement| work(program, statement).cached_nanoseconds());
+    each.fold(0, u64::saturating_add)
+}
+
+/// Fewest parts of a wave that are worth a thread of their own, at least 1: a thread should have as much to do
+/// between two barriers as makes up for one.
+pub fn min_parts_per_thread(program: &Program, statement: &Statement, waves: Waves) -> u64 {
+    let Statement::Loop(outer) = statement else { return 1 };
+    let part = step_nanoseconds(program, outer.var) / waves.stages.max(1) / waves.parts.max(1);
+    (WAVE_THREAD_NANOSECONDS / waves.stages.max(1))
+        .div_ceil(part.max(1))
+        .clamp(1, waves.parts.max(1))
 }
 
 /// What a statement does; sums saturate, as extents come from the model.

@@ -19,6 +19,6 @@ pub use decisions::{
 };
 pub use device::{DeviceSchedule, plain_for_device, schedule_for_device};
 pub use digest::structural_digest;
-pub use grain::{FUNCTION_OPERATIONS, StatementWork, work};
+pub use grain::{FUNCTION_OPERATIONS, StatementWork, min_parts_per_thread, work};
 pub use hone_machine::Machine;
 pub use templates::{Plain, Scheduled, schedule, schedule_as, schedule_naively, schedule_with};

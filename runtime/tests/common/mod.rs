@@ -69,6 +69,18 @@ void float_mode(void *const *b, int64_t begin, int64_t end, void *scratch) {
     for (int i = 0; i < 20000; i++) __asm__ volatile("" ::: "memory");
   }
 }
+/* Fifty waves of eight parts, of which each reads all parts of the wave before. */
+void in_waves(void *const *b, int64_t begin, int64_t end, void *scratch) {
+  enum { WAVES = 50, PARTS = 8 };
+  const float *x = b[0]; float *y = b[1];
+  if (begin < 1) { begin = 1; end = 1 + WAVES * PARTS; }
+  for (int64_t t = begin - 1; t < end - 1; t++) {
+    const float *before = t < PARTS ? x : y + (t / PARTS - 1) * PARTS;
+    float sum = t % PARTS;
+    for (int i = 0; i < PARTS; i++) sum = sum * 0.5f + before[i];
+    y[t] = sum;
+  }
+}
 /* The sum of as many elements as the second buffer says. */
 void sum_of(void *const *b, int64_t begin, int64_t end, void *scratch) {
   const float *x = b[0]; const int64_t *count = b[1]; float *y = b[2], sum = 0;
@@ -132,6 +144,7 @@ pub fn step(kernel: &str, tasks: usize, arguments: Vec<Argument>) -> Step {
         tasks: tasks as u64,
         min_tasks_per_thread: 1,
         beside: None,
+        waves: None,
         arguments,
         flops: 0,
         bytes_read: 0,

@@ -302,7 +302,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// `for var in begin..end`, tested at the end; with `test`, also before the first iteration.
-    fn counted(
+    pub(super) fn counted(
         &mut self,
         var: VarId,
         begin: IntValue<'c>,

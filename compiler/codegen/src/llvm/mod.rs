@@ -20,3 +20,4 @@ mod prefetch;
 mod tensorize;
 mod tiles;
 mod value;
+mod waves;

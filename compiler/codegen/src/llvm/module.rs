@@ -10,7 +10,7 @@ use super::memory::BUFFER_ALIGNMENT;
 use crate::error::{CodegenError, Result};
 use crate::prepare::prepare;
 use crate::{Kernel, Options, Target};
-use hone_tensor::{BlockBody, BufferId, Expr, LoopKind, Program, Role, Scope, Statement};
+use hone_tensor::{BlockBody, BufferId, Expr, LoopKind, Program, Role, Scope, Statement, Waves};
 use inkwell::AddressSpace;
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::context::Context;
@@ -79,7 +79,7 @@ impl<'c> Unit<'_, 'c> {
         let function = self.body_function(&symbol, &shared);
         let scratch_bytes = self.fill(&symbol, function, &shared, &used, body)?;
         self.entry(&symbol, function, &shared)?;
-        Ok(Kernel { tasks: tasks(body), symbol, scratch_bytes })
+        Ok(Kernel { tasks: tasks(body), waves: waves(body), symbol, scratch_bytes })
     }
 
     /// `void body(shared buffers…, scratch, begin, end)`
@@ -170,10 +170,11 @@ impl<'c> Unit<'_, 'c> {
             tasks: (begin, end),
             ..Emitter::new(ir, compiled, (symbol, function), environment, buffers)
         };
-        match body {
-            [Statement::Loop(outer)] if outer.kind == LoopKind::Parallel => {
+        match (body, waves(body)) {
+            ([Statement::Loop(outer)], _) if outer.kind == LoopKind::Parallel => {
                 emitter.parallel(outer)?;
             }
+            ([Statement::Loop(outer)], Some(waves)) => emitter.waves(outer, waves)?,
             _ => emitter.statements(body)?,
         }
         emitter.end_tiles()?;
@@ -246,6 +247,14 @@ fn tasks(body: &[Statement]) -> u64 {
             outer.extent.as_integer().map_or(1, |extent| extent.max(0).cast_unsigned())
         }
         _ => 1,
+    }
+}
+
+/// The waves of a kernel that runs in them.
+fn waves(body: &[Statement]) -> Option<Waves> {
+    match body {
+        [statement] => Waves::of(statement),
+        _ => None,
     }
 }
 

@@ -63,7 +63,7 @@ fn step(schedule: &Schedule, (kind, a, b, number): (u8, usize, usize, usize)) ->
     let around = schedule.loops(block);
     let near = around.get(a % around.len().max(1)).copied().unwrap_or(target);
     let factor = number % 6 + 1;
-    Some(match kind % 21 {
+    Some(match kind % 22 {
         0..=2 => Step::Split { target, factor },
         3 => {
             let inner = loops[(a + 1) % loops.len()];
@@ -100,6 +100,7 @@ fn step(schedule: &Schedule, (kind, a, b, number): (u8, usize, usize, usize)) ->
         18 if number % 2 == 0 => Step::DecomposePadding { block, target: near },
         18 => Step::Partition { target },
         19 => Step::VirtualThread { target },
+        20 => Step::Merge { first: target, second: loops[(a + 1 + number % 4) % loops.len()] },
         _ => {
             let buffer = program.blocks[block].buffer;
             let part = |axis, divisor, modulus| AxisPart { axis, divisor, modulus };

@@ -158,6 +158,13 @@ impl Site<'_> {
         }
     }
 
+    /// As [`Self::apart`], with the serial loops around a parallel one: it begins with nothing in each of their iterations.
+    fn apart_in_waves(&self, scope: Scope) -> Option<usize> {
+        let is_parallel = |own: &&Loop| own.kind == LoopKind::Parallel;
+        let last = self.loops.iter().rposition(is_parallel)?;
+        matches!(scope, Scope::Scratch | Scope::Register).then_some(last + 1)
+    }
+
     /// Whether all loops around the block run, whatever the loops outside them.
     fn runs(&self) -> bool {
         *self.runs.get_or_init(|| self.finds_that_it_runs())
@@ -199,9 +206,13 @@ impl Site<'_> {
         let before: Vec<&Site> =
             writers.iter().copied().filter(|writer| writer.order < self.order).collect();
         let shared = writers.iter().map(|writer| self.shared(writer)).max().unwrap_or(0);
-        let apart = self.apart(self.program.buffers[buffer].scope);
+        let scope = self.program.buffers[buffer].scope;
+        let (apart, waves) = (self.apart(scope), self.apart_in_waves(scope));
         for indices in loads {
             self.check_load(buffer, &indices, &writers, apart)?;
+            if let Some(apart) = waves {
+                self.check_load(buffer, &indices, &writers, apart)?;
+            }
             if shared > 0 {
                 self.check_load(buffer, &indices, &before, shared)?;
             }

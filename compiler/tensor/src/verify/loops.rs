@@ -4,29 +4,36 @@ use super::VerifyError;
 use crate::{Block, BlockId, BufferId, Expr, Loop, LoopKind, Program, Scope, Statement};
 
 pub(super) fn check(program: &Program) -> Result<(), VerifyError> {
-    program.body.iter().try_for_each(|statement| check_statement(program, statement, 0))
+    program.body.iter().try_for_each(|statement| check_statement(program, statement, &mut vec![]))
 }
 
-fn check_statement(
+/// Checks a statement inside the loops `around`, outermost first.
+fn check_statement<'a>(
     program: &Program,
-    statement: &Statement,
-    depth: usize,
+    statement: &'a Statement,
+    around: &mut Vec<&'a Loop>,
 ) -> Result<(), VerifyError> {
     let Statement::Loop(own) = statement else { return Ok(()) };
-    check_loop(program, own, depth).map_err(|reason| {
+    check_loop(program, own, around).map_err(|reason| {
         let (var, kind) = (own.var, own.kind);
         VerifyError::Loop { var, kind, reason }
     })?;
-    own.body.iter().try_for_each(|statement| check_statement(program, statement, depth + 1))
+    around.push(own);
+    own.body.iter().try_for_each(|statement| check_statement(program, statement, around))?;
+    around.pop();
+    Ok(())
 }
 
-fn check_loop(program: &Program, own: &Loop, depth: usize) -> Result<(), String> {
+fn check_loop(program: &Program, own: &Loop, around: &[&Loop]) -> Result<(), String> {
     let bounded = own.most().is_some();
     match own.kind {
         // What bound ones need is checked in `launch`.
         LoopKind::Serial | LoopKind::Bound(_) => Ok(()),
-        LoopKind::Parallel if depth > 0 => Err("it is not outermost".into()),
-        LoopKind::Parallel => program.threads_apart(own.var),
+        LoopKind::Parallel => match around {
+            [] => program.threads_apart(own.var),
+            [outer] if outer.kind == LoopKind::Serial => program.threads_apart(own.var),
+            _ => Err("it is neither outermost nor directly below an outermost serial loop".into()),
+        },
         LoopKind::Unrolled | LoopKind::Vectorized if !bounded => {
             Err("its extent has no constant bound".into())
         }

@@ -13,7 +13,8 @@
 //! - coverage: what a block certainly reads, and every element of an output, lies in the box around
 //!   what is written before and is no larger than what can have been written; a reduction visits as
 //!   many points, the first one first;
-//! - loops: parallel ones are outermost, vectorized ones innermost, and in both no iteration accesses
+//! - loops: parallel ones are outermost, or directly below an outermost serial one, of which no iteration then leaves
+//!   anything to a later one in memory of a thread; vectorized ones are innermost, and in both no iteration accesses
 //!   what another one writes; vectorized and unrolled ones have a constant extent; tensorized ones
 //!   contain the nest that their intrinsic stands for;
 //! - limits are of serial and parallel loops, by a size that is an input, and mention loops around them only; that what they

@@ -17,7 +17,7 @@ use super::parallel::spread;
 use super::register_sums::unroll_tile;
 use super::rows::reduce_in_vectors;
 use super::steps::{is_in_registers, keep_in_threads, spread_shared};
-use super::{unfit, vector_width};
+use super::{unfit, vector_width, waves};
 use crate::Machine;
 use crate::access::{Access, Contraction, access, is_reduction, loads, value, vector_axis};
 use crate::decisions::Decisions;
@@ -32,17 +32,35 @@ pub(super) fn apply(
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
     let shared = keep_in_threads(schedule, machine)?;
+    let divided = waves::divided(schedule, machine, decisions)?;
+    let done = match divided {
+        Some((divided, done)) => {
+            *schedule = divided;
+            done
+        }
+        None => Vec::new(),
+    };
     for block in schedule.program().blocks_in_order() {
+        if !is_left(schedule, block, &done) {
+            continue;
+        }
         let around = loops_around(schedule, block);
         if !is_reduction(&schedule.program().blocks[block]) {
             map(schedule, block, around, machine, decisions)?;
         } else if let Some(form) = Form::of(schedule.program(), block) {
+            let around = Around { loops: around, parts: None };
             reduce(schedule, block, form, (around, machine), decisions)?;
         } else {
             reduce_along(schedule, block, around, machine, decisions)?;
         }
     }
     spread_shared(schedule, &shared, decisions)
+}
+
+/// Whether a block stands in no nest of those that are `done`.
+fn is_left(schedule: &Schedule, block: BlockId, done: &[BlockId]) -> bool {
+    let root = schedule.loops(block).first().copied();
+    !done.iter().any(|other| schedule.loops(*other).first().copied() == root)
 }
 
 /// The number of loops around a block that other blocks share.
@@ -91,14 +109,25 @@ fn spread_independent(
     spread(schedule, &independent, decisions)
 }
 
+/// Where a block stands.
+#[derive(Clone, Copy)]
+pub(super) struct Around {
+    /// The number of loops around it that other blocks share.
+    pub(super) loops: usize,
+    /// How many parts its columns are divided into, by a loop outside of all others of its own.
+    pub(super) parts: Option<usize>,
+}
+
 /// A reduction that is computed in vectors along its last axis.
-struct Form {
+pub(super) struct Form {
     /// Extents of the spatial axes.
     spatial: Vec<usize>,
     /// Points that are reduced into each element, a run that an instruction sums counted once.
     depth: usize,
     /// Index of the axis along which a vector of an operand is reused.
     row_axis: Option<usize>,
+    /// Index of the axis of blocks of columns, where columns lie in such.
+    column_axis: Option<usize>,
     /// Whether it is a sum of products.
     is_contraction: bool,
     /// The instruction that sums runs of products; a run is the last axis.
@@ -106,7 +135,7 @@ struct Form {
 }
 
 impl Form {
-    fn of(program: &Program, block: BlockId) -> Option<Self> {
+    pub(super) fn of(program: &Program, block: BlockId) -> Option<Self> {
         let definition = &program.blocks[block];
         let contraction = Contraction::of(program, block);
         let extents =
@@ -125,18 +154,47 @@ impl Form {
                 .all(|load| access(load, lane) != Access::Strided);
         let depth = depth / intrinsic.map_or(1, |intrinsic| intrinsic.depth() as usize);
         let row_axis = contraction.as_ref().and_then(|contraction| contraction.row_axis);
+        let column_axis = contraction.as_ref().and_then(|contraction| contraction.column_axis);
         let is_contraction = contraction.is_some();
-        fits.then_some(Self { spatial, depth, row_axis, is_contraction, intrinsic })
+        fits.then_some(Self { spatial, depth, row_axis, column_axis, is_contraction, intrinsic })
     }
 
-    fn tile(&self, machine: &Machine) -> Tile {
-        let vectors = self.spatial.last().map_or(1, |extent| extent.div_ceil(machine.lanes));
+    /// Number of results in all.
+    pub(super) fn elements(&self) -> usize {
+        self.spatial.iter().product()
+    }
+
+    /// Results of each row.
+    pub(super) fn columns(&self) -> usize {
+        let blocks = self.column_axis.map_or(1, |axis| self.spatial[axis]);
+        blocks * self.spatial.last().copied().unwrap_or(1)
+    }
+
+    /// The axis that parts of the columns are parts of.
+    fn divided_axis(&self) -> usize {
+        self.column_axis.unwrap_or(self.spatial.len().saturating_sub(1))
+    }
+
+    /// Whether the columns have so many equal parts, of whole blocks.
+    pub(super) fn divides_columns(&self, parts: usize) -> bool {
+        let extent = self.spatial.get(self.divided_axis());
+        extent.is_some_and(|extent| extent.is_multiple_of(parts.max(1)))
+    }
+
+    /// The tile where the columns are divided into so many parts.
+    fn tile(&self, parts: usize, machine: &Machine) -> Tile {
+        let own = match self.column_axis {
+            Some(_) => 1,
+            None => parts,
+        };
+        let vectors =
+            self.spatial.last().map_or(1, |extent| (extent / own).div_ceil(machine.lanes));
         if !self.is_contraction {
             return Tile { mr: 1, nr: vectors.min(machine.registers / 4).max(1) };
         }
         let rows = self.row_axis.map_or(1, |axis| self.spatial[axis]);
-        // The lanes of an instruction are whole vectors.
-        let divides = self.intrinsic.is_some();
+        // The lanes of an instruction are whole vectors, and parts have no tiles of another size.
+        let divides = self.intrinsic.is_some() || parts > 1;
         choose_tile(Extents { rows, vectors, depth: self.depth, row_bytes: 0, divides }, 1, machine)
     }
 }
@@ -168,20 +226,38 @@ fn reduce_along(
 /// Points of a reduction that are unrolled.
 const UNROLLED: usize = 16;
 
+/// Points of a reduction that an iteration takes where a part's tile is small: then its loads are further ahead of what waits
+/// for them, as those of the larger tile are that a product has without parts.
+fn points_of_part(tile: Tile, form: &Form) -> Option<usize> {
+    let is_small = tile.mr * tile.nr <= UNROLLED;
+    (is_small && form.depth.is_multiple_of(POINTS_OF_PART)).then_some(POINTS_OF_PART)
+}
+
+/// See [`points_of_part`].
+const POINTS_OF_PART: usize = 4;
+
 /// A reduction in register tiles.
-fn reduce(
+pub(super) fn reduce(
     schedule: &mut Schedule,
     block: BlockId,
     form: Form,
-    (around, machine): (usize, &Machine),
+    (Around { loops: around, parts }, machine): (Around, &Machine),
     decisions: &mut Decisions<'_>,
 ) -> Result<(), ScheduleError> {
-    let (tile, spatial) = (form.tile(machine), &form.spatial);
+    let (tile, spatial) = (form.tile(parts.unwrap_or(1), machine), &form.spatial);
     let copy = schedule.cache_write(block, Scope::Register)?;
-    let loops = schedule.loops(copy)[around..].to_vec();
+    let mut loops = schedule.loops(copy)[around..].to_vec();
+    let mut outer = Vec::new();
+    if let (Some(parts), Some(divided)) = (parts, loops.get_mut(form.divided_axis())) {
+        let extent = schedule.extent(*divided).unwrap_or(parts);
+        let (part, rest) = schedule.split(*divided, extent / parts)?;
+        outer.push(part);
+        *divided = rest;
+    }
     let Some((columns, others)) = loops.split_last() else { return Ok(()) };
     let (column_tiles, columns) = schedule.split(*columns, tile.nr * machine.lanes)?;
-    let (mut outer, mut row_tiles, mut inner) = (vec![column_tiles], vec![], vec![]);
+    outer.push(column_tiles);
+    let (mut row_tiles, mut inner) = (vec![], vec![]);
     for (axis, loop_) in others.iter().enumerate() {
         if form.row_axis == Some(axis) {
             let (tiles, rows) = schedule.split(*loop_, tile.mr)?;
@@ -206,6 +282,11 @@ fn reduce(
     let initial = schedule.decompose_reduction(block, first)?;
     if let ([only], true) = (sums, form.depth <= UNROLLED) {
         schedule.unroll(*only)?;
+    } else if let ([only], Some(_)) = (sums, parts)
+        && let Some(points) = points_of_part(tile, &form)
+    {
+        let within = schedule.split(*only, points)?.1;
+        schedule.unroll(within)?;
     }
     for (stage, intrinsic, run) in [(initial, None, 0), (block, form.intrinsic, run.len())] {
         let loops = schedule.loops(stage);

@@ -16,6 +16,7 @@ mod register_sums;
 mod rows;
 mod steps;
 mod tiles;
+mod waves;
 
 use crate::Machine;
 use crate::access::{is_costly, value};
