@@ -152,7 +152,7 @@ impl Gang<'_> {
             }
             match looks {
                 ..LOOKS_AT_ONCE => {}
-                ..LOOKS_RUNNING => std::hint::spin_loop(),
+                LOOKS_AT_ONCE..LOOKS_RUNNING => std::hint::spin_loop(),
                 _ if looks < LOOKS_RUNNING + YIELDS => thread::yield_now(),
                 // Nobody wakes: the word is looked at again when the time is over.
                 _ => futex::wait_for(&own.ended.0, wave, SLEEP),
