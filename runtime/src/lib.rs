@@ -24,6 +24,7 @@ pub mod cpu;
 mod checks;
 mod composed;
 mod context;
+mod engine;
 mod error;
 mod float_mode;
 mod futex;

@@ -16,6 +16,7 @@ use crate::accelerator::{Code, Session};
 use crate::checks::{check_address, check_count, check_size, unknown_shape};
 use crate::composed::Composed;
 use crate::context::Context;
+use crate::engine::Engine;
 use crate::plan::{Loaded, Plan};
 use crate::pool::Pool;
 use crate::seat::Seat;
@@ -42,12 +43,6 @@ pub struct Model {
     /// Shapes of the outputs as the last run left them, for each plan.
     shapes: Vec<Vec<Vec<u64>>>,
     loaded: Arc<Loaded>,
-}
-
-/// What runs the steps.
-pub(crate) enum Engine {
-    Processor(Box<Context>),
-    Device(Box<Session>),
 }
 
 // SAFETY: the two lists of pointers mean something only within a run, which borrows the model.
@@ -486,47 +481,6 @@ impl Model {
         }
         engine.select(*current);
         done
-    }
-}
-
-impl Engine {
-    /// Goes over to the plan of this number; a device has one.
-    fn select(&mut self, plan: usize) {
-        if let Self::Processor(context) = self {
-            context.select(plan);
-        }
-    }
-
-    /// Says of which size of the padded dimension runs are from now on; 0 where there is none.
-    fn set_size(&mut self, size: u64) {
-        if let Self::Processor(context) = self {
-            context.set_size(size);
-        }
-    }
-
-    /// Whether an address is one of the memory of a device that runs the steps.
-    fn is_on_device(&self, address: usize) -> bool {
-        match self {
-            Self::Processor(_) => false,
-            Self::Device(session) => session.is_on_device(address),
-        }
-    }
-
-    /// # Safety
-    /// As for [`Context::run`].
-    unsafe fn run(
-        &mut self,
-        plan: &Plan,
-        inputs: &[*const c_void],
-        outputs: &[*mut c_void],
-        profile: Option<&mut Profile>,
-    ) -> Result<(), RunError> {
-        match self {
-            // SAFETY: the caller's promise.
-            Self::Processor(context) => unsafe { context.run(plan, inputs, outputs, profile) },
-            // SAFETY: as above.
-            Self::Device(session) => unsafe { session.run(plan, inputs, outputs, profile) },
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use hone_artifact::{Argument, Slot};
 
-use crate::model::Engine;
+use crate::engine::Engine;
 use crate::{Model, RunError};
 
 /// What a run of some steps does with one of their arguments.

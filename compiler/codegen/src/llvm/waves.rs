@@ -57,7 +57,7 @@ impl<'c> Emitter<'c, '_> {
         let (parts, stages) = (waves.parts as i64, waves.stages as i64);
         let wave = self.quotient(call.first, parts)?;
         let part = self.remainder(call.first, parts)?;
-        let own = self.remainder(wave, stages)?;
+        let called = self.remainder(wave, stages)?;
         for (number, statement) in outer.body.iter().enumerate() {
             let Statement::Loop(stage) = statement else { continue };
             let (begin, end) = self.bounds_of(call, (part, call.count), parts)?;
@@ -77,8 +77,8 @@ impl<'c> Emitter<'c, '_> {
             }
             let builder = &self.ir.builder;
             let number = self.ir.i64(number as i64);
-            let is_own = builder.build_int_compare(IntPredicate::EQ, own, number, "")?;
-            let runs = builder.build_or(call.is_all, is_own, "")?;
+            let is_called = builder.build_int_compare(IntPredicate::EQ, called, number, "")?;
+            let runs = builder.build_or(call.is_all, is_called, "")?;
             self.guarded(runs.into(), run)?;
         }
         Ok(())

@@ -183,12 +183,12 @@ impl Form {
 
     /// The tile where the columns are divided into so many parts.
     fn tile(&self, parts: usize, machine: &Machine) -> Tile {
-        let own = match self.column_axis {
+        let parts = match self.column_axis {
             Some(_) => 1,
             None => parts,
         };
         let vectors =
-            self.spatial.last().map_or(1, |extent| (extent / own).div_ceil(machine.lanes));
+            self.spatial.last().map_or(1, |extent| (extent / parts).div_ceil(machine.lanes));
         if !self.is_contraction {
             return Tile { mr: 1, nr: vectors.min(machine.registers / 4).max(1) };
         }

@@ -70,7 +70,7 @@ pub(super) fn divided(
 /// The outermost loops over several nests whose iterations depend on each other.
 fn recurrences(program: &Program) -> Vec<VarId> {
     let steps = program.body.iter().filter_map(|statement| match statement {
-        Statement::Loop(own) if own.body.len() > 1 => Some(own.var),
+        Statement::Loop(outer) if outer.body.len() > 1 => Some(outer.var),
         _ => None,
     });
     steps.filter(|var| program.threads_apart(*var).is_err()).collect()
@@ -132,7 +132,7 @@ impl Parts {
 /// The results that a block has for each of its rows; `None` where it is of no form that is divided.
 fn columns(program: &Program, id: BlockId) -> Option<usize> {
     let block = &program.blocks[id];
-    let axes = block.iterators.iter().filter(|own| own.kind == IteratorKind::Spatial).count();
+    let axes = block.iterators.iter().filter(|axis| axis.kind == IteratorKind::Spatial).count();
     if is_reduction(block) {
         return Some(Form::of(program, id)?.columns());
     }
@@ -251,7 +251,7 @@ fn merge_stages(
     };
     let loops: Vec<VarId> = loops
         .filter_map(|statement| match statement {
-            Statement::Loop(own) => Some(own.var).filter(|own| !apart.contains(own)),
+            Statement::Loop(inner) => Some(inner.var).filter(|var| !apart.contains(var)),
             _ => None,
         })
         .collect();
