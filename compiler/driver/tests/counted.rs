@@ -218,6 +218,40 @@ fn kernels_between_masks_stop_at_the_count() {
     assert!(convolutions >= 2, "{convolutions} of the convolutions stop at the count");
 }
 
+/// Products of rows, an element-wise function between them, of which the result is masked where it leaves the graph.
+fn products() -> Graph {
+    let (mut b, x) = Builder::new(4);
+    let rows = b.add(Transpose { permutation: vec![0, 2, 1] }, &[x]);
+    let mut y = b.add(Reshape { shape: vec![ROOM, CHANNELS] }, &[rows]);
+    let places: Vec<i64> = (0..ROOM as i64).collect();
+    let places = b.graph.add_constant("places", Tensor::from_elements([ROOM, 1], &places).unwrap());
+    for (from, to) in [(CHANNELS, 32), (32, 24)] {
+        let weights = b.weights(&[from, to]);
+        let bias = b.weights(&[to]);
+        y = b.add(MatMul {}, &[y, weights]);
+        y = b.add(Binary::new(BinaryFunction::Add), &[y, bias]);
+        y = b.add(Unary::new(UnaryFunction::Tanh), &[y]);
+    }
+    let there = b.add(Binary::new(BinaryFunction::Less), &[places, b.counts[0]]);
+    let zero = b.graph.add_constant("zero", Tensor::scalar(0.0f32));
+    let there = b.add(Select {}, &[there, y, zero]);
+    b.graph.add_output("y", there);
+    b.graph.verify().unwrap();
+    b.graph
+}
+
+#[test]
+fn products_whose_masked_result_leaves_the_graph_stop_at_the_count() {
+    let map = checked(&products(), "products");
+    let is_product = |node: &hone_graph::NodeId| {
+        let name = &map.graph.nodes()[*node].name;
+        name.starts_with("matmul") || name.starts_with("packed")
+    };
+    let stops = map.calls.iter().filter(|call| !call.needed.is_empty());
+    let products = stops.filter(|call| call.nodes.iter().any(is_product)).count();
+    assert_eq!(products, 2, "products that stop at the count");
+}
+
 /// Convolutions whose channels are joined, with a mask before each that reads them.
 fn joined() -> Graph {
     let (mut b, x) = Builder::new(5);

@@ -170,6 +170,12 @@ pub enum NodeError {
         /// What reads it.
         what: String,
     },
+    /// Branches whose results have no common form.
+    #[error(
+        "the results of its branches differ in rank, or in size along more than two axes; export the model with results \
+         of the same rank"
+    )]
+    BranchesDiffer,
     /// A loop that may give any number of results.
     #[error(
         "nothing bounds how many values it collects; give its first input (the number of iterations) as a constant, or declare the shape of output number {output}"
@@ -213,7 +219,7 @@ impl NodeError {
     /// its format.
     pub(crate) fn is_misfit(&self) -> bool {
         match self {
-            Self::Invalid(_) | Self::Infer(_) => true,
+            Self::Invalid(_) | Self::Infer(_) | Self::BranchesDiffer => true,
             Self::Inner(inner) => match &**inner {
                 ImportError::Node { source, .. } => source.is_misfit(),
                 _ => false,

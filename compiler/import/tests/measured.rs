@@ -294,3 +294,56 @@ fn rows_are_repeated_as_often_as_an_input_says() {
     made.graph.as_mut().unwrap().initializer.push(integer("three", 3));
     assert_eq!(first_with(&made, &with_room(), &[twice, rows()]), (expected, vec![6, 4]));
 }
+
+/// Each row of `x` as often as `n` says, in turn, as a sequence that is joined; so often over.
+fn joined(times: usize) -> ModelProto {
+    let mut nodes = Vec::new();
+    let mut items = Vec::new();
+    for item in 0..3 * times {
+        let named = |what: &str| format!("{what}_{item}");
+        let row = ["zero", "one", "two"][item % 3];
+        let (name, number, list, shape) =
+            (named("row"), named("number"), named("list"), named("shape"));
+        nodes.push(node("Gather", &["x", row], &[&name]));
+        nodes.push(node("Gather", &["n", row], &[&number]));
+        nodes.push(node("Unsqueeze", &[&number, "axes"], &[&list]));
+        nodes.push(node("Concat", &[&list, "four"], &[&shape]).int("axis", 0));
+        nodes.push(node("Expand", &[&name, &shape], &[&named("rows")]));
+        items.push(named("rows"));
+    }
+    let items: Vec<&str> = items.iter().map(String::as_str).collect();
+    nodes.push(node("SequenceConstruct", &items, &["list"]));
+    nodes.push(node("ConcatFromSequence", &["list"], &["y"]).int("axis", 0));
+    let mut made = decided(&["3"], nodes);
+    let stored = &mut made.graph.as_mut().unwrap().initializer;
+    stored.push(integer("two", 2));
+    stored.push(integers("four", &[4]));
+    made
+}
+
+#[test]
+fn rows_that_are_repeated_one_by_one_are_joined_without_their_room() {
+    let row = |row: usize| (0..4).map(move |column| (row * 4 + column) as f64);
+    // Few pieces, and more than are compared with in turn.
+    for times in [1, 4] {
+        let model = joined(times);
+        for numbers in [[2, 0, 3], [0, 0, 0], [1, 1, 1], [0, 250, 4]] {
+            let n = Tensor::from_elements([3], &numbers.map(|number| number as i64)).unwrap();
+            let once: Vec<f64> = (0..3)
+                .flat_map(|place| (0..numbers[place]).flat_map(move |_| row(place)))
+                .collect();
+            let count = numbers.iter().sum::<usize>() * times;
+            let want = (once.repeat(times), vec![count, 4]);
+            assert_eq!(first_with(&model, &with_room(), &[n, rows()]), want, "{numbers:?}");
+        }
+        // There is room for as many together as for each of them.
+        let graph = import_with(&model, &with_room()).unwrap().graph;
+        assert_eq!(graph.tensor_type(graph.outputs()[0].value).shape, [1024, 4]);
+        let many = Tensor::from_elements([3], &[0i64, 1025 / times as i64, 1]).unwrap();
+        let error = hone_ops::evaluate(&graph, &[many, rows()]).unwrap_err();
+        assert!(
+            chain(&error).contains("is above 1024, the most that there is room for"),
+            "{error}"
+        );
+    }
+}

@@ -10,6 +10,7 @@
 //! the group that makes the number, as the addition behind a quantized convolution. Groups are bounded
 //! (`groups.rs`), and every step takes time in proportion to the nodes and edges of the graph.
 
+use crate::count_masks::{count_masks, is_heavy};
 use crate::free_nodes::{extends_float, free_nodes};
 use crate::groups::Groups;
 use hone_graph::{Node, NodeId, ValueId};
@@ -54,6 +55,8 @@ struct Fuser<'a> {
     escapes: Vec<bool>,
     /// For each node, whether its readers repeat it.
     free: Vec<bool>,
+    /// For each node, whether it masks what lies behind a count and all of its result is needed.
+    masks: Vec<bool>,
     groups: Groups<'a>,
 }
 
@@ -65,7 +68,8 @@ impl<'a> Fuser<'a> {
         let mut readers = graph.consumers();
         readers.iter_mut().for_each(|nodes| nodes.dedup());
         let free = free_nodes(graph, &readers, &escapes);
-        Self { graph, readers, escapes, free, groups: Groups::new(graph) }
+        let masks = count_masks(graph, &readers, &escapes);
+        Self { graph, readers, escapes, free, masks, groups: Groups::new(graph) }
     }
 
     fn is_free(&self, node: NodeId) -> bool {
@@ -179,6 +183,13 @@ impl<'a> Fuser<'a> {
         fits && self.is_only_reader(value, node)
             && self.class(producer) != FusionClass::Opaque
             && !self.scatters_samples(producer, node)
+            && !self.stops_before(producer, node)
+    }
+
+    /// Whether the group of `producer` is to stop at a count, behind which `mask` stores zeros.
+    fn stops_before(&self, producer: NodeId, mask: NodeId) -> bool {
+        let value = self.graph.nodes()[producer].outputs[0];
+        self.masks[mask.index()] && is_heavy(self.graph, value, self.groups.flops(producer))
     }
 
     /// Whether `reader` takes channels out of their vectors after `node` interpolated them: finding the
@@ -212,6 +223,7 @@ impl<'a> Fuser<'a> {
             || self.is_free(node)
             || self.is_free(reader)
             || self.scatters_samples(node, reader)
+            || self.stops_before(node, reader)
         {
             return;
         }

@@ -9,6 +9,7 @@ mod attention;
 mod attention_operands;
 mod attention_parts;
 mod common_subexpressions;
+mod count_masks;
 mod decompose;
 mod delay_broadcasts;
 mod dequantized;

@@ -2,8 +2,8 @@
 
 An input is written as TYPE[AXES] VALUES, such as `f32[batch, 3, h, w]` or `i64[b, s] 0..300`. An axis is a number or
 the name of a size, with `+ NUMBER`, or a product of sizes (`b*n`). Values are `normal` (left out: the same), `LOW..HIGH`
-(the end not included, for integers), one number for all elements, `mask` (ones, the last row's second half zeros), or
-for `str` words divided by `|`. A `map` has no axes, and its values are `KEY=NUMBER` divided by `|`.
+(the end not included, for integers), one number for all elements, `mask` (ones, the last row's second half zeros), `gaps`
+(as `normal`, no number in one column of every second row), or for `str` words divided by `|`. A `map` has no axes, and its values are `KEY=NUMBER` divided by `|`.
 """
 
 import hashlib
@@ -56,6 +56,10 @@ def array(text, sizes, random):
         return words[random.integers(0, len(words), shape)] if shape else words[0]
     if values == "normal":
         made = random.standard_normal(shape)
+    elif values == "gaps":
+        made = random.standard_normal(shape)
+        for row in range(0, shape[0], 2):
+            made[row, row // 2 % shape[1]] = np.nan
     elif values == "mask":
         made = np.ones(shape)
         made[-1, shape[-1] // 2:] = 0

@@ -98,6 +98,14 @@ def dictionary():
     return model.fit(rows, y), [("row", DictionaryType(StringTensorType([1]), FloatTensorType([1])))], None
 
 
+def imputed():
+    """Numbers that are missing, by those of the nearest rows."""
+    x, _ = data(3)
+    x = x.astype(np.float32)
+    x[np.random.default_rng(9).random(x.shape) < 0.1] = np.nan
+    return impute.KNNImputer(n_neighbors=3).fit(x), [("x", FloatTensorType([None, 6]))], None
+
+
 def integers():
     random = np.random.default_rng(8)
     x = random.integers(0, 4, (120, 3))
@@ -154,6 +162,7 @@ MODELS = {
                             svm.SVC(kernel="linear")),
     "dictionary": dictionary,
     "integers": integers,
+    "imputed": imputed,
 }
 
 

@@ -86,6 +86,23 @@ class KeyPoints(nn.Module):
         return places, score[places[:, 0], places[:, 1]], there[0, :, 0].t()
 
 
+class Pairs(nn.Module):
+    """What each box that is found makes with each mask that is found: a table of which a run decides both extents."""
+
+    def __init__(self):
+        super().__init__()
+        self.boxes, self.masks = nn.Linear(16, 8), nn.Linear(16, 8)
+        self.each = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
+
+    def forward(self, boxes, masks):
+        boxes, masks = self.boxes(boxes), self.masks(masks)
+        boxes, masks = boxes[boxes[:, 0] > 0], masks[masks[:, 0] > 0]
+        rows, columns = boxes.shape[0], masks.shape[0]
+        pairs = torch.cat([boxes[:, None].expand(-1, columns, -1), masks[None].expand(rows, -1, -1)], -1)
+        marks = self.each(pairs.reshape(-1, 16)).reshape(rows, columns, 4)
+        return marks, torch.cat([boxes, boxes @ masks.T], 1), (boxes @ masks.T)[:, :2].sigmoid()
+
+
 class StateSpace(nn.Module):
     """A block of Mamba, its scan written out position by position."""
 
@@ -219,6 +236,7 @@ KINDS = {
     "repeats_all": scripted(RepeatsAll),
     "graphs": Graphs,
     "key_points": KeyPoints,
+    "pairs": Pairs,
     "state_space": StateSpace,
     "capacity": Capacity,
     "sampled": Sampled,

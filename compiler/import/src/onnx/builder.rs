@@ -14,6 +14,7 @@ use super::from_shapes::FromShapes;
 use super::narrow::NarrowType;
 use super::proto::TensorProto;
 use super::ranges::Range;
+use super::reshaped_parts::Product;
 use super::sized::Part;
 use super::tensor::{self, checked_bytes};
 use crate::{ImportError, ImportOptions, Limits, NodeError};
@@ -80,8 +81,14 @@ pub(super) struct Builder {
     pub(super) spread: HashSet<Operand>,
     /// Of operands of which a part is there along two axes, the second one.
     pub(super) second_parts: HashMap<Operand, Part>,
-    /// Operands with nothing of use behind such a part, and how many there are of it.
-    pub(super) filled: HashMap<Operand, Operand>,
+    /// Operands with nothing of use behind such parts, and the parts.
+    pub(super) filled: HashMap<Operand, Vec<Part>>,
+    /// Operands of which what is there along an axis is one and the same, again and again: the axis, and one of it.
+    pub(super) repeated: HashMap<Operand, (usize, Operand)>,
+    /// Counts that are products of others.
+    pub(super) products: HashMap<Operand, Product>,
+    /// Counts of which nothing but the room for them is a bound.
+    pub(super) held: HashSet<Operand>,
     /// Shapes that the model declares for them.
     pub(super) declared: HashMap<Operand, Vec<usize>>,
     /// Between which numbers the elements of short lists of integers lie.
@@ -131,6 +138,9 @@ impl Builder {
             spread: HashSet::new(),
             second_parts: HashMap::new(),
             filled: HashMap::new(),
+            repeated: HashMap::new(),
+            products: HashMap::new(),
+            held: HashSet::new(),
             declared: HashMap::new(),
             ranges: HashMap::new(),
             operands: Table::new(),
@@ -554,11 +564,12 @@ impl Builder {
     /// Adds an output of the model.
     pub fn add_output(&mut self, name: &str, operand: Operand) {
         let value = self.value(operand);
-        let extent = self.extents.get(&operand).copied();
-        let extent = extent.map(|(axis, actual)| (axis, self.value(actual)));
+        let parts = self.parts(operand);
+        let parts: Vec<(usize, ValueId)> =
+            parts.into_iter().map(|part| (part.axis, self.value(part.count))).collect();
         let graph = &mut self.level().graph;
         graph.add_output(name, value);
-        if let Some((axis, value)) = extent {
+        for (axis, value) in parts {
             graph.add_extent(OutputExtent { output: graph.outputs().len() - 1, axis, value });
         }
     }

@@ -26,11 +26,12 @@ pub(super) enum Fate {
     /// The same, and what was computed is the mean over all the room.
     Averaged,
 }
-/// How one operator is asked: its node, the operand's place, its axis and its shape.
+/// How one operator is asked: its node, the operand's place and shape, and the axis of its part with how many are there.
 pub(super) struct Question<'a> {
     pub node: &'a mut Node,
     pub place: usize,
     pub axis: usize,
+    pub count: Operand,
     pub shape: &'a [usize],
 }
 impl Fate {
@@ -40,9 +41,7 @@ impl Fate {
             Self::Gone | Self::Averaged => None,
             Self::Kept(axis) | Self::Scaled(axis, 1) => Some(Part { axis, count }),
             Self::Counted(axis, count) => Some(Part { axis, count }),
-            Self::Scaled(axis, times) => {
-                Some(Part { axis, count: b.with_scalar(B::Multiply, count, times as f64)? })
-            }
+            Self::Scaled(axis, times) => Some(Part { axis, count: b.times(count, times)? }),
             Self::Cut(axis, start, end) => {
                 let end = b.with_scalar(B::Minimum, count, end as f64)?;
                 let left = b.with_scalar(B::Subtract, end, start as f64)?;
@@ -206,8 +205,7 @@ impl Question<'_> {
         least: usize,
         chosen: Option<Operand>,
     ) -> Result<(), NodeError> {
-        let Some(operand) = self.node.inputs[self.place] else { return Ok(()) };
-        let Some(count) = b.filled_count(operand) else { return Ok(()) };
+        let count = self.count;
         let least = match chosen {
             Some(chosen) => chosen,
             None => b.scalar(b.dtype(count), least as f64)?,
@@ -268,17 +266,13 @@ impl Question<'_> {
         let Some(axis) = (self.axis + to.len()).checked_sub(self.shape.len()) else {
             return Ok(None);
         };
-        let (Some(operand), Some(list)) = (self.node.optional(0), self.node.optional(1)) else {
-            return Ok(None);
-        };
-        let Some(count) = b.filled_count(operand).filter(|_| self.place == 0) else {
-            return Ok(None);
-        };
+        let Some(list) = self.node.optional(1).filter(|_| self.place == 0) else { return Ok(None) };
         let asked = shape_of_input(b, self.node, 1)?;
         let ahead = to.len().saturating_sub(b.tensor_type(list).elements());
-        if let Some(asked) = asked.filter(|own| own.part.axis + ahead == axis) {
-            let count = b.single(count)?;
-            let same = b.binary(B::Equal, asked.part.count, count)?;
+        let asked = asked.iter().flat_map(|own| &own.parts).find(|own| own.axis + ahead == axis);
+        if let Some(asked) = asked {
+            let count = b.single(self.count)?;
+            let same = b.binary(B::Equal, asked.count, count)?;
             b.require(same, "a shape to expand to does not fit the operand")?;
             return Ok(Some(Fate::Kept(axis)));
         }
@@ -305,9 +299,7 @@ impl Question<'_> {
 
     /// Ends a run in which not exactly one is there.
     fn exactly_one(&self, b: &mut Builder) -> Result<(), NodeError> {
-        let Some(operand) = self.node.inputs[self.place] else { return Ok(()) };
-        let Some(count) = b.filled_count(operand) else { return Ok(()) };
-        let one = b.with_scalar(B::Equal, count, 1.0)?;
+        let one = b.with_scalar(B::Equal, self.count, 1.0)?;
         b.require(one, "an axis is taken away along which there is not one element")
     }
 
@@ -364,9 +356,7 @@ impl Question<'_> {
         wanted: Operand,
         times: usize,
     ) -> Result<(), NodeError> {
-        let Some(operand) = self.node.optional(self.place) else { return Ok(()) };
-        let Some(count) = b.filled_count(operand) else { return Ok(()) };
-        let count = b.single(count)?;
+        let count = b.single(self.count)?;
         let count = b.with_scalar(B::Multiply, count, times as f64)?;
         let same = b.binary(B::Equal, count, wanted)?;
         b.require(same, "a shape does not fit the elements that are there")

@@ -1,6 +1,7 @@
 //! The walk over a model's nodes.
 
 use super::binding;
+use super::branches::Rest;
 use super::builder::{Builder, Operand};
 use super::declared::{Declared, declared, spread, symbols};
 use super::functions::{FunctionKey, function_key, functions};
@@ -19,7 +20,7 @@ use super::{NEWEST_OPSET, OLDEST_OPSET};
 use crate::{ImportError, ImportOptions, Imported, InputBinding, Limits, NodeError, Signature};
 use hone_graph::{Member, MemberForm};
 use hone_types::Tensor;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
 /// Functions and branches nested deeper than this are refused.
@@ -293,9 +294,24 @@ impl Importer {
         self.check_supported(
             nodes.iter().zip(&live).filter(|(_, live)| **live).map(|(node, _)| node),
         )?;
-        for (node, live) in nodes.into_iter().zip(live) {
-            if live {
-                self.import_node(node, &read)?;
+        let needed = nodes.into_iter().zip(live).filter(|(_, live)| *live).map(|(node, _)| node);
+        self.import_sorted(needed.collect(), outputs, &read)
+    }
+
+    /// Imports nodes in their order, all of which are needed; returns the outputs of their graph.
+    pub(super) fn import_sorted(
+        &mut self,
+        mut nodes: VecDeque<NodeProto>,
+        outputs: &[String],
+        read: &HashSet<String>,
+    ) -> Result<Vec<Operand>, ImportError> {
+        while let Some(node) = nodes.pop_front() {
+            let again = self.is_decided_branch(&node)?.then(|| node.clone());
+            match (self.import_node(node, read), again) {
+                (Err(ImportError::Node { source: NodeError::BranchesDiffer, .. }), Some(again)) => {
+                    return self.branch_apart(again, &Rest { nodes, outputs, read });
+                }
+                (imported, _) => imported?,
             }
         }
         let mut operands = Vec::with_capacity(outputs.len());
@@ -307,6 +323,17 @@ impl Importer {
             operands.push(operand);
         }
         Ok(operands)
+    }
+
+    /// Whether a node is an `If` whose condition is not known while compiling.
+    fn is_decided_branch(&mut self, node: &NodeProto) -> Result<bool, ImportError> {
+        let (domain, operator, _) = function_key(node);
+        let Some(condition) = node.input.first().filter(|_| domain.is_empty() && operator == "If")
+        else {
+            return Ok(false);
+        };
+        let condition = self.lookup(condition)?;
+        Ok(condition.is_some_and(|own| self.builder.tensor(own).is_none()))
     }
 
     fn count_nodes(&mut self, nodes: usize) -> Result<(), ImportError> {
@@ -325,12 +352,13 @@ impl Importer {
         self.scopes.last().and_then(|scope| scope.opsets.get(domain).copied())
     }
 
-    pub(super) fn import_node(
+    /// A node with its inputs, whose attributes are not read yet.
+    pub(super) fn begin_node(
         &mut self,
-        proto: NodeProto,
+        proto: &NodeProto,
         read: &HashSet<String>,
-    ) -> Result<(), ImportError> {
-        let (domain, operator, overload) = function_key(&proto);
+    ) -> Result<Node, ImportError> {
+        let (domain, operator, _) = function_key(proto);
         let opset = match self.opset(&domain) {
             Some(opset) => opset,
             None if !domain.is_empty() => 1,
@@ -341,20 +369,31 @@ impl Importer {
             }
         };
         let mut node = Node {
-            name: label(&proto),
-            operator: operator.clone(),
+            name: label(proto),
+            operator,
             opset,
             inputs: Vec::with_capacity(proto.input.len()),
             wanted: proto.output.iter().map(|output| read.contains(output)).collect(),
-            input_names: proto.input,
+            input_names: proto.input.clone(),
             declared: self.declared_shapes(&proto.output),
             output_names: proto.output.clone(),
             attributes: BTreeMap::new(),
         };
-        for name in &node.input_names {
+        for name in &proto.input {
             let operand = if name.is_empty() { None } else { self.lookup(name)? };
             node.inputs.push(operand);
         }
+        Ok(node)
+    }
+
+    pub(super) fn import_node(
+        &mut self,
+        proto: NodeProto,
+        read: &HashSet<String>,
+    ) -> Result<(), ImportError> {
+        let (domain, operator, overload) = function_key(&proto);
+        let mut node = self.begin_node(&proto, read)?;
+        let opset = node.opset;
         self.note_declared(&node);
         // What they give is what they are given, with its part.
         let forwards = ["Identity", "SequenceConstruct", "SequenceInsert"];
@@ -488,7 +527,7 @@ impl Importer {
                 let right = legacy::second_operand(&mut self.builder, node, left)?;
                 Ok(vec![self.builder.binary(function, left, right)?])
             }
-            Some(Import::If) => self.branch(node),
+            Some(Import::If) => self.branch(node, None),
             Some(Import::Loop) => self.repetition(node),
             Some(Import::Scan) => self.scan(node),
             Some(Import::FlexAttention) => self.flex_attention(node),
@@ -509,7 +548,7 @@ impl Importer {
     }
 }
 
-fn collect_attributes(
+pub(super) fn collect_attributes(
     attributes: Vec<AttributeProto>,
 ) -> Result<BTreeMap<String, AttributeProto>, NodeError> {
     let mut collected = BTreeMap::new();

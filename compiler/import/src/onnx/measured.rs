@@ -70,7 +70,16 @@ impl Builder {
         self.require(fits, message)?;
         let held = self.with_scalar(B::Minimum, count, room as f64)?;
         self.note_count(held, room);
+        self.held.insert(held);
         Ok(held)
+    }
+
+    /// For how many there is room of several that are joined, each of a size that nothing bounds; `None` where there is no
+    /// more room for each of them together.
+    pub(super) fn joined_room(&self, counts: &[Operand], room: usize) -> Option<usize> {
+        let most = counts.len().saturating_mul(ROOM_PER_TERM).max(ROOM);
+        let is_held = |own: &Operand| self.held.contains(own);
+        (most < room && !counts.is_empty() && counts.iter().all(is_held)).then_some(most)
     }
 }
 

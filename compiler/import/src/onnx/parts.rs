@@ -7,15 +7,18 @@
 
 use super::builder::{Builder, Operand};
 use super::fates::{Fate, Question};
+use super::joined_parts::{joined, joined_items};
 use super::node::Node;
 use super::operators::count_part;
-use super::rearranged::{cut_by_count, held_to_sizes, joined, joined_items, merged, shape_of};
+use super::rearranged::{cut_by_count, held_to_sizes, merged, shape_of};
+use super::reshaped_parts::reshaped;
 use super::scattered::scattered;
 use super::shorthands::Step;
 use super::sized::{Behind, Part};
 use crate::NodeError;
 use hone_ops::{BinaryFunction as B, ReduceFunction};
 use hone_types::DataType;
+use std::collections::BTreeSet;
 
 /// Operators that compute each place of their broadcast operands by itself.
 pub(super) const EACH: &[&str] = &[
@@ -182,7 +185,7 @@ pub(super) fn begin(
         }
         pending.push((place, part, shape));
     }
-    if EACH.contains(&node.operator.as_str()) {
+    if EACH.contains(&node.operator.as_str()) || node.operator == "Concat" {
         cut_to_least(builder, node, &mut pending)?;
     }
     asked.inputs.clone_from(&node.inputs);
@@ -195,12 +198,39 @@ pub(super) fn begin(
     Ok((Some(Pending { parts: pending, asked }), None))
 }
 
-/// Whether an operator takes operands of which a part is there along two axes, as attention makes them between what a run
-/// decides the number of, and gives such a result.
+/// Operators that take operands of which a part is there along two axes, as attention makes them between what a run decides
+/// the number of, and give such a result; functions of elements and reductions do, too.
+const WITH_TWO_PARTS: &[&str] = &[
+    "ArgMax",
+    "ArgMin",
+    "Concat",
+    "CumSum",
+    "Expand",
+    "Flatten",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Gemm",
+    "LayerNormalization",
+    "LogSoftmax",
+    "MatMul",
+    "NonZero",
+    "OneHot",
+    "Pad",
+    "Reshape",
+    "Shape",
+    "Size",
+    "Slice",
+    "Softmax",
+    "Squeeze",
+    "Tile",
+    "TopK",
+    "Transpose",
+    "Unsqueeze",
+];
+
 fn takes_two_parts(operator: &str) -> bool {
-    EACH.contains(&operator)
-        || operator.starts_with("Reduce")
-        || ["LogSoftmax", "MatMul", "Softmax", "Transpose", "Unsqueeze"].contains(&operator)
+    EACH.contains(&operator) || operator.starts_with("Reduce") || WITH_TWO_PARTS.contains(&operator)
 }
 
 /// Refuses operands of which a part is there along two axes, where the operator takes none.
@@ -229,7 +259,10 @@ fn made_otherwise(
         "Shape" => Some(shape_of(builder, asked, parts)?),
         "Slice" => cut_by_count(builder, &mut asked.again(), parts)?,
         "Concat" => joined(builder, &mut asked.again(), parts)?,
-        "Flatten" | "Reshape" => merged(builder, &mut asked.again(), parts)?,
+        "Flatten" | "Reshape" => match reshaped(builder, &mut asked.again(), parts)? {
+            Some(made) => Some(made),
+            None => merged(builder, &mut asked.again(), parts)?,
+        },
         "TfIdfVectorizer" => Some(count_part(builder, &mut asked.again(), parts)?),
         _ => None,
     })
@@ -243,19 +276,28 @@ fn cut_to_least(
     pending: &mut [(usize, Part, Vec<usize>)],
 ) -> Result<(), NodeError> {
     let from_end = |part: &Part, shape: &[usize]| shape.len() - part.axis;
-    let Some(behind) = pending.first().map(|(_, part, shape)| from_end(part, shape)) else {
-        return Ok(());
-    };
-    if pending.iter().any(|(_, part, shape)| from_end(part, shape) != behind) {
-        return Ok(());
-    }
-    let least = pending.iter().map(|(_, part, shape)| shape[part.axis]).min().unwrap_or(0);
-    for (place, part, shape) in pending.iter_mut().filter(|own| own.2[own.1.axis] > least) {
-        let Some(operand) = node.inputs[*place] else { continue };
-        let cut = b.narrow(operand, part.axis, 0, least)?;
-        b.note_filled(cut, part.count);
-        node.inputs[*place] = Some(cut);
-        shape[part.axis] = least;
+    let ends: BTreeSet<usize> =
+        pending.iter().map(|(_, part, shape)| from_end(part, shape)).collect();
+    for end in ends {
+        let own = |(_, part, shape): &&(usize, Part, Vec<usize>)| from_end(part, shape) == end;
+        let least = pending.iter().filter(own).map(|(_, part, shape)| shape[part.axis]).min();
+        let least = least.unwrap_or(0);
+        for place in 0..pending.len() {
+            let (input, part, shape) = &pending[place];
+            let (input, axis) = (*input, part.axis);
+            if from_end(part, shape) != end || shape[axis] <= least {
+                continue;
+            }
+            let Some(operand) = node.inputs[input] else { continue };
+            let parts = b.filled.get(&operand).cloned().unwrap_or_default();
+            let cut = b.narrow(operand, axis, 0, least)?;
+            parts.into_iter().for_each(|part| b.note_filled(cut, part));
+            node.inputs[input] = Some(cut);
+            // Both parts of an operand know its shape.
+            for (_, _, shape) in pending.iter_mut().filter(|(own, ..)| *own == input) {
+                shape[axis] = least;
+            }
+        }
     }
     Ok(())
 }
@@ -274,7 +316,8 @@ impl Pending {
         for (place, part, shape) in &self.parts {
             // Each anew, since attributes are gone once they are read.
             let mut asked = self.asked.again();
-            let question = Question { node: &mut asked, place: *place, axis: part.axis, shape };
+            let Part { axis, count } = *part;
+            let question = Question { node: &mut asked, place: *place, axis, count, shape };
             let room = shape[part.axis];
             let fate = question.answer(builder, &outputs)?;
             let fate = fate.ok_or_else(|| NodeError::UndecidedSize {
@@ -307,17 +350,38 @@ impl Pending {
             if builder.tensor(*output).is_some() {
                 *output = builder.as_computed(*output);
             }
-            // What the operator itself says of its result would be forgotten.
-            if builder.part(*output).is_some_and(|own| own.axis != part.axis) {
-                let what = "its result, along two axes,".into();
+            // What the operator itself says of its result is kept along another axis.
+            let of_operator = builder.parts(*output).into_iter();
+            let other = of_operator.filter(|own| kept.iter().all(|kept| kept.axis != own.axis));
+            let all: Vec<Part> = kept.iter().copied().chain(other).collect();
+            if all.len() > 2 {
+                let what = "its result, along three axes,".into();
                 return Err(NodeError::UndecidedSize { what });
             }
-            builder.set_spread_extent(*output, part.axis, part.count);
-            if let Some(second) = kept.get(1) {
-                builder.set_second_part(*output, *second);
-            }
+            builder.set_parts(*output, &all);
         }
+        self.inherit_repeated(builder, &kept, &outputs)?;
         Ok(outputs)
+    }
+
+    /// Says of a result that is its operand with other axes that it repeats what the operand does.
+    fn inherit_repeated(
+        &self,
+        builder: &mut Builder,
+        kept: &[Part],
+        outputs: &[Operand],
+    ) -> Result<(), NodeError> {
+        let moves = ["Flatten", "Reshape", "Squeeze", "Unsqueeze"];
+        let moves = moves.contains(&self.asked.operator.as_str());
+        let ([(0, part, _)], [own], [output]) = (&self.parts[..], kept, outputs) else {
+            return Ok(());
+        };
+        let operand = self.asked.inputs.first().copied().flatten().filter(|_| moves);
+        let row = operand.and_then(|operand| builder.repeated_along(operand, part.axis));
+        match row.filter(|_| own.count == part.count) {
+            Some(row) => builder.note_repeated(*output, own.axis, row),
+            None => Ok(()),
+        }
     }
 
     /// The parts of the result, by those that operands leave: one for each axis, and a run is held to equal counts along it.
@@ -344,10 +408,11 @@ impl Pending {
         Ok(kept)
     }
 
-    /// Refuses operands of which all is there where they would be laid beside a part, of a result that has two.
+    /// Refuses operands of which all is there where they would be laid beside a part, of a result that has two; those that
+    /// are joined with it are held to the same size.
     fn check_beside_two(
         &self,
-        builder: &Builder,
+        builder: &mut Builder,
         kept: &[Part],
         found: &[(usize, Part)],
         outputs: &[Operand],
@@ -356,17 +421,24 @@ impl Pending {
         let Some(output) = outputs.first() else { return Ok(()) };
         let rank = builder.rank(*output);
         for part in kept {
-            let is_beside =
-                EACH.contains(&operator) || operator == "MatMul" && part.axis + 2 < rank;
+            let is_joined = operator == "Concat";
+            let is_beside = is_joined
+                || EACH.contains(&operator)
+                || operator == "MatMul" && part.axis + 2 < rank;
             for (place, operand) in self.asked.inputs.iter().enumerate().filter(|_| is_beside) {
                 let Some(operand) = *operand else { continue };
                 let shape = builder.shape(operand);
                 let own = (part.axis + shape.len()).checked_sub(rank).map_or(1, |at| shape[at]);
                 let has_part = found.iter().any(|(at, own)| *at == place && own.axis == part.axis);
-                if own > 1 && !has_part {
+                if has_part || own <= 1 && !is_joined {
+                    continue;
+                }
+                if !is_joined {
                     let what = "what another of its inputs is laid beside".into();
                     return Err(NodeError::UndecidedSize { what });
                 }
+                let same = builder.with_scalar(B::Equal, part.count, own as f64)?;
+                builder.require(same, "what is joined differs in size")?;
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! `Shape`, `Slice`, `Split` and `Concat` of operands of which a run decides how much is there, where their results are made of
+//! `Shape`, `Slice`, `Split` and `Reshape` of operands of which a run decides how much is there, where their results are made of
 //! other nodes than usual.
 
 use super::builder::{Builder, Operand};
@@ -7,24 +7,23 @@ use super::operators::counted::cut;
 use super::shorthands::{Step, axis};
 use super::sized::{Behind, Part};
 use crate::NodeError;
-use hone_ops::{BinaryFunction as B, Gather};
+use hone_ops::BinaryFunction as B;
 use hone_types::DataType;
 
 /// `Shape`, with what is there in place of the room.
 pub(super) fn shape_of(b: &mut Builder, node: &mut Node, parts: &[(usize, Part)]) -> Step {
-    let [(_, part)] = parts else { return Err(NodeError::invalid("it takes one input")) };
     let shape = b.shape(node.input(0)?);
     let rank = shape.len() as i64;
     let place = |own: i64| (if own < 0 { own + rank } else { own }).clamp(0, rank) as usize;
     let (start, end) = (place(node.int_or("start", 0)?), place(node.int_or("end", rank)?));
     let mut extents = Vec::new();
     for (own, extent) in shape.iter().enumerate().take(end).skip(start) {
-        extents.push(match own == part.axis {
-            true => {
+        extents.push(match parts.iter().find(|(_, part)| part.axis == own) {
+            Some((_, part)) => {
                 let count = b.cast(part.count, DataType::I64)?;
                 b.reshape(count, vec![1])?
             }
-            false => b.integers(&[*extent as i64])?,
+            None => b.integers(&[*extent as i64])?,
         });
     }
     match extents.is_empty() {
@@ -67,7 +66,9 @@ pub(super) fn cut_by_count(
     node: &mut Node,
     parts: &[(usize, Part)],
 ) -> Result<Option<Operand>, NodeError> {
-    let [(0, part)] = parts else { return Ok(None) };
+    if parts.iter().any(|(place, _)| *place > 0) {
+        return Ok(None);
+    }
     let x = node.input(0)?;
     let (starts, ends, axes, steps) = match node.opset {
         ..10 => {
@@ -90,14 +91,20 @@ pub(super) fn cut_by_count(
         Some([along]) => axis(*along, b.rank(x))?,
         Some(_) => return Ok(None),
     };
-    if !is_one || along != part.axis || steps.is_some_and(|own| own != [1]) {
+    let part = parts.iter().map(|(_, part)| *part).find(|part| part.axis == along);
+    let Some(part) = part.filter(|_| is_one && steps.is_none_or(|own| own == [1])) else {
         return Ok(None);
-    }
+    };
     let known = [start, end].map(|own| b.tensor(own).map(|own| own.to_i64()));
     if known.iter().all(|own| own.as_ref().is_some_and(|own| own.iter().all(|own| *own >= 0))) {
         return Ok(None);
     }
-    cut(b, x, Some(*part), along, (start, end))
+    let found = cut(b, x, Some(part), along, (start, end))?;
+    let other = parts.iter().map(|(_, part)| *part).find(|part| part.axis != along);
+    if let (Some(found), Some(other)) = (found, other) {
+        b.set_second_part(found, other);
+    }
+    Ok(found)
 }
 
 /// Before a `Split` into constant sizes along the axis of which a part is there: the run is held to as much as all sizes take,
@@ -125,90 +132,6 @@ pub(super) fn held_to_sizes(b: &mut Builder, node: &mut Node) -> Result<(), Node
     Ok(())
 }
 
-/// `ConcatFromSequence` of tensors some of which are there in part along that axis; `None` where all are there.
-///
-/// # Errors
-/// Parts along another axis, or a new one.
-pub(super) fn joined_items(b: &mut Builder, node: &Node) -> Result<Option<Operand>, NodeError> {
-    let Some(items) = node.optional(0).and_then(|own| b.items(own)) else { return Ok(None) };
-    for item in &items {
-        b.settle(*item)?;
-        b.check_single_part(*item, "an element of its sequence")?;
-    }
-    let parts = items.iter().enumerate();
-    let parts: Vec<(usize, Part)> =
-        parts.filter_map(|(place, own)| Some((place, b.part(*own)?))).collect();
-    if parts.is_empty() {
-        return Ok(None);
-    }
-    let mut asked = node.again();
-    let made = match asked.flag("new_axis", false)? {
-        true => None,
-        false => {
-            asked.inputs = items.into_iter().map(Some).collect();
-            joined(b, &mut asked, &parts)?
-        }
-    };
-    let refused = || NodeError::UndecidedSize { what: "an element of its sequence".into() };
-    made.ok_or_else(refused).map(Some)
-}
-
-/// `Concat` along the axis of which parts are there: the parts without gaps; `None` where it is along another one.
-pub(super) fn joined(
-    b: &mut Builder,
-    node: &mut Node,
-    parts: &[(usize, Part)],
-) -> Result<Option<Operand>, NodeError> {
-    let operands = node.variadic()?;
-    let along = node.attributes.get("axis").and_then(|own| own.i).unwrap_or(1);
-    let along = axis(along, b.rank(operands[0]))?;
-    if parts.iter().all(|(_, part)| part.axis != along) {
-        return Ok(None);
-    }
-    let mut pieces = Vec::with_capacity(operands.len());
-    let mut counts = Vec::with_capacity(operands.len());
-    for (place, operand) in operands.iter().enumerate() {
-        let part = parts.iter().find(|(own, _)| *own == place).map(|(_, part)| *part);
-        let room = b.shape(*operand)[along];
-        match part {
-            Some(part) if part.axis == along => {
-                pieces.push((b.filled(*operand, part, Behind::Zeros)?, room));
-                counts.push(b.single(part.count)?);
-            }
-            Some(_) => {
-                return Err(NodeError::UndecidedSize {
-                    what: "two of its inputs, along different axes,".into(),
-                });
-            }
-            None => {
-                pieces.push((*operand, room));
-                counts.push(b.scalar(DataType::I64, room as f64)?);
-            }
-        }
-    }
-    let all: Vec<Operand> = pieces.iter().map(|(own, _)| *own).collect();
-    let all = b.concat(&all, along)?;
-    let room = b.shape(all)[along];
-    let places = b.integers(&(0..room as i64).collect::<Vec<_>>())?;
-    let zero = b.scalar(DataType::I64, 0.0)?;
-    let mut from = b.with_scalar(B::Multiply, places, 0.0)?;
-    let (mut start, mut before) = (zero, 0);
-    for ((_, own_room), count) in pieces.iter().zip(counts) {
-        let end = b.add(start, count)?;
-        let after = b.binary(B::GreaterEqual, places, start)?;
-        let until = b.binary(B::Less, places, end)?;
-        let inside = b.binary(B::And, after, until)?;
-        let own = b.subtract(places, start)?;
-        let own = b.with_scalar(B::Add, own, before as f64)?;
-        from = b.select(inside, own, from)?;
-        start = end;
-        before += own_room;
-    }
-    let joined = b.apply(Gather { axis: along }, &[all, from])?;
-    b.set_spread_extent(joined, along, start);
-    Ok(Some(joined))
-}
-
 /// `Flatten`, and `Reshape` to `[-1, …]`, where axes before the part's become one with it: what is there moves to the front,
 /// without gaps. `None` of others.
 ///
@@ -231,12 +154,11 @@ pub(super) fn merged(
     let along = (part.axis + 1..=shape.len()).find(|along| product(&shape[*along..]) == inner);
     let Some(along) = along else { return Ok(None) };
     let all = product(&shape[..along]);
-    let zeroed = b.filled(x, *part, Behind::Zeros)?;
-    let own = b.gapless(zeroed, *part)?;
+    // What `NonZero` and its like give has no gaps.
+    let own = if b.spread.contains(&x) { b.gapless(x, &[*part])? } else { x };
     let own = b.reshape(own, [&[all][..], &behind].concat())?;
     let count = b.single(part.count)?;
-    let each = (all / shape[part.axis]) as f64;
-    let count = b.with_scalar(B::Multiply, count, each)?;
+    let count = b.times(count, all / shape[part.axis])?;
     b.set_spread_extent(own, 0, count);
     Ok(Some(own))
 }

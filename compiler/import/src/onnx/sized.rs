@@ -2,6 +2,7 @@
 
 use super::builder::{Builder, Operand};
 use super::narrow::NarrowType;
+use super::reshaped_parts::Product;
 use super::shorthands::Step;
 use crate::NodeError;
 use hone_ops::{BinaryFunction, BinaryFunction as B, Gather};
@@ -171,51 +172,88 @@ impl Builder {
         self.filled.contains_key(&operand)
     }
 
-    /// Says that nothing of use lies behind the `count` first of an operand.
-    pub(super) fn note_filled(&mut self, operand: Operand, count: Operand) {
-        self.filled.insert(operand, count);
+    /// Says that nothing of use lies behind a part of an operand.
+    pub(super) fn note_filled(&mut self, operand: Operand, part: Part) {
+        self.filled.entry(operand).or_default().push(part);
     }
 
-    /// How many are there of what [`Builder::filled`] filled.
-    pub(super) fn filled_count(&self, operand: Operand) -> Option<Operand> {
-        self.filled.get(&operand).copied()
+    /// The part along an axis of what [`Builder::filled`] filled behind it.
+    pub(super) fn filled_part(&self, operand: Operand, axis: usize) -> Option<Part> {
+        self.filled.get(&operand)?.iter().find(|own| own.axis == axis).copied()
     }
 
-    /// An operand with room for so many along an axis, zeros behind what is there, and how many are there.
+    /// An operand with as much room as another shape along some axes, zeros behind what is there, and how many are there
+    /// along each of them.
     ///
     /// # Errors
-    /// A part along another axis.
-    pub(super) fn widened(
+    /// A part along another axis, or less room than the operand has.
+    pub(super) fn with_room(
         &mut self,
         operand: Operand,
-        part: Option<Part>,
-        axis: usize,
-        room: usize,
-    ) -> Result<(Operand, Operand), NodeError> {
+        parts: &[Part],
+        (axes, room): (&[usize], &[usize]),
+    ) -> Result<(Operand, Vec<Operand>), NodeError> {
         let shape = self.shape(operand);
-        let Some(own) = shape.get(axis).copied().filter(|own| *own <= room) else {
+        let fits =
+            shape.len() == room.len() && shape.iter().zip(room).all(|(own, room)| own <= room);
+        if !fits || parts.iter().any(|part| !axes.contains(&part.axis)) {
             return Err(NodeError::invalid(format!(
-                "{shape:?} has no axis {axis} of at most {room}"
+                "{shape:?} has no room as {room:?} along {axes:?}"
             )));
-        };
-        let (mut wide, count) = match part {
-            None => (operand, self.scalar(DataType::I64, own as f64)?),
-            Some(part) if part.axis == axis => {
-                (self.filled(operand, part, Behind::Zeros)?, self.single(part.count)?)
-            }
-            Some(_) => {
-                let what = "a result of a branch, along two axes,".into();
-                return Err(NodeError::UndecidedSize { what });
-            }
-        };
-        if own < room {
-            let mut rest = shape;
-            rest[axis] = room - own;
-            let zeros = Tensor::zeros(TensorType::new(self.dtype(operand), rest));
-            let zeros = self.constant(zeros);
-            wide = self.concat(&[wide, zeros], axis)?;
         }
-        Ok((wide, count))
+        let mut whole = self.filled_all(operand, Behind::Zeros)?;
+        let mut counts = Vec::with_capacity(axes.len());
+        for axis in axes {
+            counts.push(match parts.iter().find(|part| part.axis == *axis) {
+                Some(part) => self.single(part.count)?,
+                None => self.scalar(DataType::I64, shape[*axis] as f64)?,
+            });
+            if shape[*axis] < room[*axis] {
+                let mut rest = self.shape(whole);
+                rest[*axis] = room[*axis] - shape[*axis];
+                let zeros = Tensor::zeros(TensorType::new(self.dtype(operand), rest));
+                let zeros = self.constant(zeros);
+                whole = self.concat(&[whole, zeros], *axis)?;
+            }
+        }
+        Ok((whole, counts))
+    }
+
+    /// As many times a count.
+    pub(super) fn times(&mut self, count: Operand, times: usize) -> Step {
+        let all = self.with_scalar(B::Multiply, count, times as f64)?;
+        if let Some(own) = self.product_of(count) {
+            let factor = own.factor.saturating_mul(times);
+            self.products.insert(all, Product { factor, ..own });
+        }
+        Ok(all)
+    }
+
+    /// Says that what is there of an operand along an axis is `row`, as often as a run says: `row` has extent 1 there, or
+    /// no such axis.
+    ///
+    /// # Errors
+    /// What an operator refuses.
+    pub(super) fn note_repeated(
+        &mut self,
+        operand: Operand,
+        axis: usize,
+        row: Operand,
+    ) -> Result<(), NodeError> {
+        let mut shape = self.shape(operand);
+        let Some(extent) = shape.get_mut(axis) else { return Ok(()) };
+        *extent = 1;
+        let is_plain = self.narrow_type(row).is_none();
+        if is_plain && shape.iter().product::<usize>() == self.tensor_type(row).elements() {
+            let row = self.reshape(row, shape)?;
+            self.repeated.insert(operand, (axis, row));
+        }
+        Ok(())
+    }
+
+    /// What is there of an operand along an axis, where all of it is the same: one of it.
+    pub(super) fn repeated_along(&self, operand: Operand, axis: usize) -> Option<Operand> {
+        self.repeated.get(&operand).filter(|own| own.0 == axis).map(|own| own.1)
     }
 
     /// A count as an `i64` scalar.
@@ -255,9 +293,8 @@ impl Builder {
     }
 
     fn filled_plain(&mut self, operand: Operand, part: Part, behind: Behind) -> Step {
-        let Part { axis, count } = part;
-        let count_of_part = count;
-        let count = self.single(count)?;
+        let axis = part.axis;
+        let count = self.single(part.count)?;
         let shape = self.shape(operand);
         let (outer, room): (usize, usize) = (shape[..axis].iter().product(), shape[axis]);
         let inner: usize = shape[axis + 1..].iter().product();
@@ -267,73 +304,125 @@ impl Builder {
         let there = self.binary(B::Less, places, count)?;
         let mut own = operand;
         if outer > 1 && !self.spread.contains(&operand) {
-            // Without gaps: the element at (o, place, i) is number (o * count + place) * inner + i.
-            let each = |part: &dyn Fn(usize, usize, usize) -> usize| -> Vec<i64> {
-                let rows = (0..outer).flat_map(|o| (0..room).map(move |p| (o, p)));
-                rows.flat_map(|(o, p)| (0..inner).map(move |i| (o, p, i)))
-                    .map(|(o, p, i)| part(o, p, i) as i64)
-                    .collect()
+            // Without gaps: row `place` of block `o` is number `o * count + place`.
+            let rows = outer * room;
+            let each = |part: &dyn Fn(usize) -> usize| -> Vec<i64> {
+                (0..rows).map(|row| part(row) as i64).collect()
             };
-            let rows = self.integers(&each(&|o, _, _| o * inner))?;
-            let rest = self.integers(&each(&|_, p, i| p * inner + i))?;
-            let moved = self.multiply(rows, count)?;
+            let blocks = self.integers(&each(&|row| row / room))?;
+            let rest = self.integers(&each(&|row| row % room))?;
+            let moved = self.multiply(blocks, count)?;
             let from = self.add(moved, rest)?;
-            let last = (outer * room * inner).saturating_sub(1) as f64;
-            let from = self.with_scalar(B::Minimum, from, last)?;
-            let flat = self.reshape(operand, vec![outer * room * inner])?;
-            let found = self.apply(Gather { axis: 0 }, &[flat, from])?;
-            own = self.reshape(found, shape.clone())?;
+            own = self.rows_at(operand, (rows, inner), from)?;
         }
         let value = behind.number(self.dtype(operand))?;
         let value = self.constant(value);
         let filled = self.select(there, own, value)?;
-        self.filled.insert(filled, count_of_part);
+        let mut parts = self.filled.get(&operand).cloned().unwrap_or_default();
+        parts.push(part);
+        self.filled.insert(filled, parts);
+        if let Some(row) = self.repeated.get(&operand).copied() {
+            self.repeated.insert(filled, row);
+        }
         Ok(filled)
     }
 
-    /// An operand as outputs of a model have it: its part at the front, without gaps, and zeros behind. `NonZero` and its
+    /// The rows of an operand, which is seen as `[rows, inner]`, at computed places; those beyond the last are the last.
+    ///
+    /// # Errors
+    /// What an operator refuses.
+    pub(super) fn rows_at(
+        &mut self,
+        operand: Operand,
+        (rows, inner): (usize, usize),
+        from: Operand,
+    ) -> Step {
+        let shape = self.shape(operand);
+        let from = self.with_scalar(B::Minimum, from, rows.saturating_sub(1) as f64)?;
+        let flat = self.reshape(operand, vec![rows, inner])?;
+        let found = self.apply(Gather { axis: 0 }, &[flat, from])?;
+        self.reshape(found, shape)
+    }
+
+    /// An operand as outputs of a model have it: what is there at the front, without gaps, and zeros behind. `NonZero` and its
     /// like give theirs so already.
     ///
     /// # Errors
     /// What an operator refuses.
     pub(super) fn compacted(&mut self, operand: Operand) -> Step {
-        self.check_single_part(operand, "an output of the model")?;
-        let Some(part) = self.part(operand).filter(|_| self.spread.contains(&operand)) else {
+        let parts = self.parts(operand);
+        if parts.is_empty() || !self.spread.contains(&operand) {
             return Ok(operand);
-        };
+        }
         // Zeros are the same bytes in every element type, of narrow ones too.
         let (narrow, plain) = (self.narrow_type(operand), self.alias(operand));
-        self.spread.insert(plain);
-        let zeroed = self.filled(plain, part, Behind::Zeros)?;
-        let own = self.gapless(zeroed, part)?;
-        self.set_extent(own, part.axis, part.count);
+        let mut zeroed = plain;
+        for part in &parts {
+            self.spread.insert(zeroed);
+            zeroed = self.filled(zeroed, *part, Behind::Zeros)?;
+        }
+        let own = self.gapless(zeroed, &parts)?;
+        self.set_parts(own, &parts);
         if let Some(narrow) = narrow {
             self.set_narrow(own, narrow);
         }
         Ok(own)
     }
 
-    /// A part that lies at its places among all the room, zeros behind, moved to the front.
-    pub(super) fn gapless(&mut self, operand: Operand, Part { axis, count }: Part) -> Step {
+    /// Says which parts of an operand are there, along one axis or two.
+    pub(super) fn set_parts(&mut self, operand: Operand, parts: &[Part]) {
+        if let Some(first) = parts.first() {
+            self.set_spread_extent(operand, first.axis, first.count);
+        }
+        if let Some(second) = parts.get(1) {
+            self.set_second_part(operand, *second);
+        }
+    }
+
+    /// What is there of an operand, whose parts lie at their places among all the room, moved to the front: row-major, by
+    /// the extents that a run decides.
+    ///
+    /// # Errors
+    /// What an operator refuses.
+    pub(super) fn gapless(&mut self, operand: Operand, parts: &[Part]) -> Step {
         let shape = self.shape(operand);
-        let (outer, room): (usize, usize) = (shape[..axis].iter().product(), shape[axis]);
-        let inner: usize = shape[axis + 1..].iter().product();
-        if outer <= 1 || room * inner == 0 {
+        let (Some(first), Some(last)) =
+            (parts.iter().map(|own| own.axis).min(), parts.iter().map(|own| own.axis).max())
+        else {
+            return Ok(operand);
+        };
+        let product = |own: &[usize]| own.iter().product::<usize>();
+        let (rows, inner) = (product(&shape[..=last]), product(&shape[last + 1..]));
+        let has_gaps = product(&shape[..first]) > 1 || first < last;
+        if !has_gaps || rows * inner == 0 {
             return Ok(operand);
         }
-        let number = self.single(count)?;
-        let row = self.with_scalar(B::Multiply, number, inner as f64)?;
-        let row = self.with_scalar(B::Maximum, row, 1.0)?;
-        let all = outer * room * inner;
-        let places = self.integers(&(0..all as i64).collect::<Vec<_>>())?;
-        let rows = self.divide(places, row)?;
-        let gone = self.multiply(rows, row)?;
-        let rest = self.subtract(places, gone)?;
-        let start = self.with_scalar(B::Multiply, rows, (room * inner) as f64)?;
-        let from = self.add(start, rest)?;
-        let from = self.with_scalar(B::Minimum, from, (all - 1) as f64)?;
-        let flat = self.reshape(operand, vec![all])?;
-        let found = self.apply(Gather { axis: 0 }, &[flat, from])?;
-        self.reshape(found, shape)
+        // From the innermost axis outwards, what is left of a row's number by the extents of the run.
+        let mut rest = self.integers(&(0..rows as i64).collect::<Vec<_>>())?;
+        let mut from = None;
+        let mut stride = 1;
+        for axis in (first..=last).rev() {
+            let extent = match parts.iter().find(|own| own.axis == axis) {
+                Some(part) => {
+                    let count = self.single(part.count)?;
+                    self.with_scalar(B::Maximum, count, 1.0)?
+                }
+                None => self.scalar(DataType::I64, shape[axis] as f64)?,
+            };
+            let outer = self.divide(rest, extent)?;
+            let gone = self.multiply(outer, extent)?;
+            let index = self.subtract(rest, gone)?;
+            from = Some(self.added(from, index, stride)?);
+            stride *= shape[axis];
+            rest = outer;
+        }
+        let from = self.added(from, rest, stride)?;
+        self.rows_at(operand, (rows, inner), from)
+    }
+
+    /// `sum + index * stride`.
+    fn added(&mut self, sum: Option<Operand>, index: Operand, stride: usize) -> Step {
+        let moved = self.with_scalar(B::Multiply, index, stride as f64)?;
+        sum.map_or(Ok(moved), |sum| self.add(sum, moved))
     }
 }

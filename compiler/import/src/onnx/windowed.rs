@@ -20,11 +20,9 @@ pub(super) fn windowed(
     outputs: &[Operand],
     to: &[usize],
 ) -> Result<Option<Fate>, NodeError> {
-    let Question { axis, place, shape, .. } = *question;
-    let operand = question.node.optional(place);
-    let count = operand.and_then(|own| b.filled_count(own));
+    let Question { axis, place, count, shape, .. } = *question;
     // The first results of a pool alone: places among all the room are not those among what is there.
-    let (Some(count), 0, [_]) = (count, place, outputs) else { return Ok(None) };
+    let (0, [_]) = (place, outputs) else { return Ok(None) };
     let Some(axis_of_window) = axis.checked_sub(2).filter(|_| to.len() == shape.len()) else {
         return Ok(None);
     };

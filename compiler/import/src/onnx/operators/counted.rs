@@ -14,16 +14,19 @@ use hone_types::DataType;
 /// Elements along an axis above which a number is no bound.
 const LONGEST: i64 = 16_777_216;
 
-/// A shape of which a run decides one extent.
+/// Extents that a run decides of one shape, at most.
+const MOST_PARTS: usize = 2;
+
+/// A shape of which a run decides one extent, or two.
 pub(in crate::onnx) struct CountedShape {
-    /// The extents; along the part's axis the most that it may be.
+    /// The extents; along a part's axis the most that it may be.
     pub room: Vec<usize>,
-    /// Which one a run decides, and what it is.
-    pub part: Part,
+    /// Which ones a run decides, and what they are.
+    pub parts: Vec<Part>,
 }
 
 /// The shape that an input says, where it is not known and all of it is bounded; `None` of others, and where a run
-/// decides several extents. With `-1` nothing is known of an extent, and it is given as `open`.
+/// decides more than two extents. With `-1` nothing is known of an extent, and it is given as `open`.
 pub(in crate::onnx) fn shape_of_input(
     b: &mut Builder,
     node: &Node,
@@ -37,42 +40,48 @@ pub(in crate::onnx) fn shape_of_input(
     let open: Vec<usize> = (0..ranges.len()).filter(|own| ranges[*own].only().is_none()).collect();
     let room: Option<Vec<usize>> =
         ranges.iter().map(|own| usize::try_from(own.most).ok()).collect();
-    let ([axis], Some(mut room)) = (&open[..], room) else { return Ok(None) };
-    let count = b.narrow(list, 0, *axis, 1)?;
-    let count = b.single(count)?;
-    let mut count = b.with_scalar(B::Maximum, count, 0.0)?;
-    if ranges[*axis].most > LONGEST
-        && let Some(most) = b.default_room(list)
-    {
-        count = b.held_to_room(count, most)?;
-        room[*axis] = most;
+    let Some(mut room) = room.filter(|_| (1..=MOST_PARTS).contains(&open.len())) else {
+        return Ok(None);
+    };
+    let mut parts = Vec::with_capacity(open.len());
+    for axis in open {
+        let count = b.narrow(list, 0, axis, 1)?;
+        let count = b.single(count)?;
+        let mut count = b.with_scalar(B::Maximum, count, 0.0)?;
+        if ranges[axis].most > LONGEST
+            && let Some(most) = b.default_room(list)
+        {
+            count = b.held_to_room(count, most)?;
+            room[axis] = most;
+        }
+        parts.push(Part { axis, count });
     }
-    Ok(Some(CountedShape { room, part: Part { axis: *axis, count } }))
+    Ok(Some(CountedShape { room, parts }))
 }
 
-/// `value` everywhere in a shape of which a run decides an extent.
+/// `value` everywhere in a shape of which a run decides an extent, or two.
 pub(super) fn constant(
     b: &mut Builder,
     node: &Node,
     value: Operand,
 ) -> Result<Option<Operand>, NodeError> {
-    let Some(CountedShape { room, part }) = shape_of_input(b, node, 0)? else { return Ok(None) };
+    let Some(CountedShape { room, parts }) = shape_of_input(b, node, 0)? else { return Ok(None) };
     let value = b.reshape(value, vec![])?;
     // Not a constant: all elements would be those of any run.
     let value = b.as_computed(value);
     let all = b.expand(value, room)?;
-    b.set_spread_extent(all, part.axis, part.count);
+    b.set_parts(all, &parts);
     Ok(Some(all))
 }
 
-/// `Expand` to a shape of which a run decides an extent, along an axis that the operand does not have or that is 1 there.
+/// `Expand` to a shape of which a run decides an extent or two, along axes that the operand does not have or that are 1 there.
 /// Where the operand's own extent is that of the room, the run's has to be the same.
 pub(super) fn expand(
     b: &mut Builder,
     node: &Node,
     x: Operand,
 ) -> Result<Option<Operand>, NodeError> {
-    let Some(CountedShape { mut room, part }) = shape_of_input(b, node, 1)? else {
+    let Some(CountedShape { mut room, parts }) = shape_of_input(b, node, 1)? else {
         return Ok(None);
     };
     let from = b.shape(x);
@@ -80,43 +89,63 @@ pub(super) fn expand(
     let rank = room.len().max(from.len());
     let (ahead, missing) = (rank - room.len(), rank - from.len());
     room.splice(0..0, vec![1; ahead]);
-    let along = part.axis + ahead;
+    let is_decided = |axis: usize| parts.iter().any(|part| part.axis + ahead == axis);
     for (place, extent) in from.iter().enumerate() {
         let wanted = &mut room[place + missing];
-        if place + missing != along && *wanted == 1 {
+        if *wanted == 1 && !is_decided(place + missing) {
             *wanted = *extent;
         }
     }
-    let own = along.checked_sub(missing).map_or(1, |at| from[at]);
-    if own != 1 && b.filled_count(x).is_none() {
-        // All of the operand is there: the number has to be its extent, or 1, whatever there is room for.
-        room[along] = own;
-        let same = b.with_scalar(B::Equal, part.count, own as f64)?;
-        let one = b.with_scalar(B::Equal, part.count, 1.0)?;
-        let fits = b.binary(B::Or, same, one)?;
-        b.require(fits, "a shape to expand to does not fit the operand")?;
-        return b.expand(x, room).map(Some);
-    }
-    if own != 1 && own != room[along] {
-        return Ok(None);
+    let mut kept = Vec::with_capacity(parts.len());
+    for part in parts {
+        let along = part.axis + ahead;
+        let own = along.checked_sub(missing).map_or(1, |at| from[at]);
+        let has_part = along.checked_sub(missing).and_then(|at| b.filled_part(x, at)).is_some();
+        if own != 1 && !has_part {
+            // All of the operand is there: the number has to be its extent, or 1, whatever there is room for.
+            room[along] = own;
+            let same = b.with_scalar(B::Equal, part.count, own as f64)?;
+            let one = b.with_scalar(B::Equal, part.count, 1.0)?;
+            let fits = b.binary(B::Or, same, one)?;
+            b.require(fits, "a shape to expand to does not fit the operand")?;
+            continue;
+        }
+        if own != 1 && own != room[along] {
+            return Ok(None);
+        }
+        kept.push((Part { axis: along, ..part }, own));
     }
     let all = b.expand(x, room)?;
-    b.set_spread_extent(all, along, part.count);
+    if let [(part, 1)] = kept[..] {
+        let axis = part.axis;
+        b.note_repeated(all, axis, x)?;
+    }
+    let kept: Vec<Part> = kept.into_iter().map(|(part, _)| part).collect();
+    b.set_parts(all, &kept);
     Ok(Some(all))
 }
 
 /// `Tile` by numbers of which a run decides one: as many copies as there is room for.
 pub(super) fn tile(b: &mut Builder, node: &Node, x: Operand) -> Result<Option<Operand>, NodeError> {
-    let Some(CountedShape { room: repeats, part }) = shape_of_input(b, node, 1)? else {
+    let Some(CountedShape { room: repeats, parts }) = shape_of_input(b, node, 1)? else {
         return Ok(None);
     };
     let shape = b.shape(x);
+    let [part] = parts[..] else { return Ok(None) };
     if shape.len() != repeats.len() {
         return Ok(None);
     }
+    let is_one = |(axis, repeats): (usize, &usize)| axis == part.axis || *repeats == 1;
+    let is_repeated = shape[part.axis] == 1 && repeats.iter().enumerate().all(is_one);
     let all = b.apply(Tile { repeats }, &[x])?;
-    let count = b.with_scalar(B::Multiply, part.count, shape[part.axis] as f64)?;
     let all = b.as_computed(all);
+    let count = match shape[part.axis] {
+        1 => part.count,
+        extent => b.times(part.count, extent)?,
+    };
+    if is_repeated {
+        b.note_repeated(all, part.axis, x)?;
+    }
     b.set_spread_extent(all, part.axis, count);
     Ok(Some(all))
 }
