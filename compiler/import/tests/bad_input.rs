@@ -194,3 +194,24 @@ fn constants_do_not_swell() {
     let error = hone_import::import(&with(nodes, stored).encode_to_vec(), &options).unwrap_err();
     assert!(chain(&error).contains("'make_t2'"), "{}", chain(&error));
 }
+
+/// Each of the nodes is in both branches of those before it.
+#[test]
+fn branches_of_different_ranks_in_a_row_are_bounded() {
+    let mut nodes = vec![node("Identity", &["x"], &["r0"])];
+    for index in 0..30 {
+        let (from, to) = (format!("r{index}"), format!("r{}", index + 1));
+        let then = graph(vec![], vec![], vec![node("Relu", &[&from], &["same"])], &["same"]);
+        let more = vec![node("Unsqueeze", &[&from, "first"], &["more"])];
+        let otherwise = graph(vec![], vec![], more, &["more"]);
+        let branch = node("If", &["b"], &[&to]);
+        nodes.push(branch.graph("then_branch", then).graph("else_branch", otherwise));
+    }
+    nodes.push(node("ReduceMax", &["r30"], &["y"]).int("keepdims", 0));
+    let inputs = vec![port("x", F32, &["2"]), port("b", BOOL, &[])];
+    let model = model(graph(inputs, vec![integers("first", &[0])], nodes, &["y"]), 17);
+    let limits = Limits { nodes: 10_000, ..Limits::default() };
+    let error = import_with(&model, &ImportOptions { limits, ..ImportOptions::default() });
+    let text = chain(&error.unwrap_err());
+    assert!(text.contains("the number of nodes"), "{text}");
+}

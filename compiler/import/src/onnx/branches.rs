@@ -155,6 +155,8 @@ impl Importer {
     /// The outputs of the graph around a node, by the nodes that follow it, where `names` are its outputs and a branch gave
     /// `results`.
     fn continued(&mut self, names: &[String], results: Vec<Operand>, rest: &Rest<'_>) -> Imported {
+        // What follows is imported once for each branch, and again for each branch within it: the bound on nodes ends that.
+        self.count_nodes(rest.nodes.len())?;
         let around = self.scopes.last();
         let declared = around.map(|scope| scope.declared.clone()).unwrap_or_default();
         let opsets = around.map(|scope| Rc::clone(&scope.opsets)).unwrap_or_default();

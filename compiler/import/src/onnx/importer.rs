@@ -336,7 +336,7 @@ impl Importer {
         Ok(condition.is_some_and(|own| self.builder.tensor(own).is_none()))
     }
 
-    fn count_nodes(&mut self, nodes: usize) -> Result<(), ImportError> {
+    pub(super) fn count_nodes(&mut self, nodes: usize) -> Result<(), ImportError> {
         self.nodes = self.nodes.saturating_add(nodes);
         if self.nodes <= self.limits.nodes {
             return Ok(());
