@@ -183,7 +183,20 @@ impl<'a> Fuser<'a> {
         fits && self.is_only_reader(value, node)
             && self.class(producer) != FusionClass::Opaque
             && !self.scatters_samples(producer, node)
+            && !self.gathers_again(producer, node)
             && !self.stops_before(producer, node)
+    }
+
+    /// Whether elements that the group of `node` gathers would be gathered again for each of several elements that `reader`
+    /// computes from one, such as an index of rows that is gathered itself.
+    fn gathers_again(&self, node: NodeId, reader: NodeId) -> bool {
+        let elements = |node: NodeId| -> usize {
+            let output = self.graph.nodes()[node].outputs.first();
+            output.map_or(0, |output| self.graph.tensor_type(*output).elements())
+        };
+        self.groups.gathers(node)
+            && self.class(reader) == FusionClass::Injective
+            && elements(reader) > elements(node)
     }
 
     /// Whether the group of `producer` is to stop at a count, behind which `mask` stores zeros.
@@ -223,6 +236,7 @@ impl<'a> Fuser<'a> {
             || self.is_free(node)
             || self.is_free(reader)
             || self.scatters_samples(node, reader)
+            || self.gathers_again(node, reader)
             || self.stops_before(node, reader)
         {
             return;
@@ -380,6 +394,30 @@ output "y" %9
         // What is added to the sum is none of its operands.
         let groups: Vec<Vec<String>> = groups.iter().map(names).collect();
         assert_eq!(groups, [vec!["small"], vec!["one", "other", "added", "sum", "biased"]]);
+    }
+
+    /// The kernels of a gather whose index is gathered itself, from a table with rows of `length` elements.
+    fn with_gathered_index(length: usize) -> Vec<Vec<String>> {
+        let text = format!(
+            r#"%0 = input "x" i64[8, 16]
+%1 = input "places" i64[8, 4]
+%2 = input "table" f32[32, {length}]
+%3 = gather_elements "index" (%0, %1) {{"axis":1}} -> i64[8, 4]
+%4 = binary "next" (%3, %1) {{"function":"add"}} -> i64[8, 4]
+%5 = gather "rows" (%2, %4) {{"axis":0}} -> f32[8, 4, {length}]
+%6 = reduce "sum" (%5) {{"axes":[1],"function":"sum","keep_axes":false}} -> f32[8, {length}]
+output "y" %6
+"#
+        );
+        let graph = parse::<Op>(&text).unwrap();
+        let name = |node: &NodeId| graph.nodes()[*node].name.clone();
+        fuse(&graph).iter().map(|group| group.nodes.iter().map(name).collect()).collect()
+    }
+
+    #[test]
+    fn what_is_gathered_is_not_gathered_again_for_each_element_of_a_row() {
+        assert_eq!(with_gathered_index(2), [vec!["index", "next"], vec!["rows", "sum"]]);
+        assert_eq!(with_gathered_index(1), [["index", "next", "rows", "sum"]]);
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //! question costs the same however many nodes a graph has; joining two groups costs the size of both,
 //! which is bounded.
 
-use hone_graph::{NodeId, Operation, ValueId};
-use hone_ops::{FusionClass, Graph, Resize, ResizeMode, node_flops};
+use hone_graph::{Node, NodeId, Operation, ValueId};
+use hone_ops::{
+    FusionClass, Gather, GatherElements, GatherNd, Graph, Op, Resize, ResizeMode, node_flops,
+};
 use hone_types::Id;
 
 /// Maximum nodes in one group, branches of a chain included.
@@ -34,6 +36,7 @@ struct Members {
     flops: u64,
     interpolates: bool,
     selects: bool,
+    gathers: bool,
 }
 
 impl<'a> Groups<'a> {
@@ -70,6 +73,11 @@ impl<'a> Groups<'a> {
     /// Whether a node's group selects for each element which tensor it comes from.
     pub(crate) fn selects(&self, node: NodeId) -> bool {
         self.group(node).selects
+    }
+
+    /// Whether a node's group reads elements one by one, at indices that are read themselves.
+    pub(crate) fn gathers(&self, node: NodeId) -> bool {
+        self.group(node).gathers
     }
 
     /// Whether two nodes are in one group.
@@ -138,6 +146,7 @@ impl Members {
             interpolates: resize
                 .is_some_and(|resize| !matches!(resize.mode, ResizeMode::Nearest { .. })),
             selects: matches!(node.operation.name(), "concat" | "pad"),
+            gathers: gathers_elements(graph, node),
         }
     }
 
@@ -149,5 +158,24 @@ impl Members {
         self.flops = self.flops.saturating_add(other.flops);
         self.interpolates |= other.interpolates;
         self.selects |= other.selects;
+        self.gathers |= other.gathers;
     }
+}
+
+/// Whether a node gathers single elements: rows are read in vectors whatever row it is.
+fn gathers_elements(graph: &Graph, node: &Node<Op>) -> bool {
+    let rank = |input: usize| {
+        let value = node.inputs.get(input).copied().flatten();
+        value.map_or(0, |value| graph.tensor_type(value).rank())
+    };
+    let operation = &node.operation;
+    if let Some(gather) = operation.downcast::<Gather>() {
+        return gather.axis + 1 == rank(0);
+    }
+    if let Some(gather) = operation.downcast::<GatherNd>() {
+        let points = node.inputs.get(1).copied().flatten();
+        let tuple = points.and_then(|points| graph.tensor_type(points).shape.last().copied());
+        return tuple.is_some_and(|tuple| gather.batch_axes + tuple == rank(0));
+    }
+    operation.downcast::<GatherElements>().is_some()
 }

@@ -7,7 +7,7 @@
 //!
 //! All figures are nominal: they only have to be right within a small factor.
 
-use crate::access::is_function;
+use crate::access::{is_function, loads};
 use crate::decisions::Decisions;
 use hone_machine::{
     HANDOVER_NANOSECONDS, NOMINAL_BYTES_PER_NS, NOMINAL_CACHE_BYTES_PER_NS,
@@ -34,6 +34,10 @@ pub(crate) const FEW_TASKS: usize = 32;
 
 /// Operations that a function such as the exponential counts as; it is a polynomial.
 pub const FUNCTION_OPERATIONS: u64 = 16;
+
+/// Operations that reading an element counts as whose place in its row is itself read: vectors gather such elements one by
+/// one, about one in a nanosecond.
+const GATHERED_OPERATIONS: u64 = NOMINAL_OPERATIONS_PER_NS;
 
 /// Tasks to cut the nest around a loop into: what its work is worth, or fewer or more of them, but always
 /// some for each of several threads where there is work for them.
@@ -189,12 +193,12 @@ impl Work<'_> {
         }
     }
 
-    /// Operations of one evaluation, index arithmetic aside; notes what it reads.
+    /// Operations of one evaluation, arithmetic of indices aside where these are not read themselves; notes what it reads.
     fn value(&mut self, value: &Expr, times: u64) -> u64 {
         let outermost = match value {
-            Expr::Load(buffer, _) => {
+            Expr::Load(buffer, indices) => {
                 count(&mut self.reads, self.program, *buffer, times);
-                return 0;
+                return self.indices(indices, times);
             }
             _ if is_function(value) => FUNCTION_OPERATIONS,
             Expr::Unary(..) | Expr::Binary(..) | Expr::Select(..) => 1,
@@ -204,6 +208,22 @@ impl Work<'_> {
             .operands()
             .into_iter()
             .fold(outermost, |sum, operand| sum + self.value(operand, times))
+    }
+
+    /// Operations of what indices read.
+    fn indices(&mut self, indices: &[Expr], times: u64) -> u64 {
+        let mut operations = 0;
+        for (axis, index) in indices.iter().enumerate() {
+            if loads(index).is_empty() {
+                continue;
+            }
+            operations += self.value(index, times);
+            // Rows that are chosen so are read in vectors all the same.
+            if axis + 1 == indices.len() {
+                operations += GATHERED_OPERATIONS;
+            }
+        }
+        operations
     }
 
     /// Bytes of memory behind so many accesses: no more than the buffer has.
@@ -227,7 +247,8 @@ mod tests {
     use super::*;
     use crate::{Machine, schedule};
     use hone_tensor::{BinaryOp, Builder, Combiner, LoopKind};
-    use hone_types::{DataType::F32, TensorType};
+    use hone_types::DataType::{F32, I64};
+    use hone_types::TensorType;
 
     fn tensor(shape: &[usize]) -> TensorType {
         TensorType::new(F32, shape)
@@ -317,6 +338,33 @@ mod tests {
         builder.output(y);
         let program = builder.finish();
         assert_eq!(work(&program, &program.body[0]).nanoseconds(), 2 * 4 * 4 * 768 / 8);
+    }
+
+    /// Rows of a table that are chosen by an index are traffic alone, elements of them are gathered.
+    #[test]
+    fn gathered_elements_count_by_themselves() {
+        let gathered = |by_row: bool| {
+            let mut builder = Builder::new();
+            let x = builder.input("x", &tensor(&[100, 100]));
+            let index = builder.input("index", &TensorType::new(I64, [100, 100]));
+            let y = builder.map("y", &tensor(&[100, 100]), |i| {
+                let found = match by_row {
+                    true => Expr::Load(index, vec![i[0].clone(), 0.into()]),
+                    false => Expr::Load(index, i.to_vec()),
+                };
+                let indices = match by_row {
+                    true => vec![found, i[1].clone()],
+                    false => vec![i[0].clone(), found],
+                };
+                Expr::Load(x, indices)
+            });
+            builder.output(y);
+            let program = builder.finish();
+            work(&program, &program.body[0])
+        };
+        assert_eq!(gathered(true).operations, 0);
+        assert_eq!(gathered(true).bytes_read, 100 * 100 * (4 + 8));
+        assert_eq!(gathered(false).operations, 100 * 100 * GATHERED_OPERATIONS);
     }
 
     #[test]

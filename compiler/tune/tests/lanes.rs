@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use hone_machine::Machine;
-use hone_tensor::{Builder, Combiner, Expr, Program, interpret, verify};
+use hone_tensor::{Builder, Combiner, Expr, LoopKind, Program, Statement, interpret, verify};
 use hone_tune::{Preferred, schedule_with};
 use hone_types::{DataType, Tensor, TensorType};
 
@@ -55,4 +55,23 @@ fn windows_few_elements_apart_are_reduced_in_vectors() {
 fn windows_far_apart_or_behind_a_border_are_not() {
     assert_ne!(template(pool(5, 0)), "lanes");
     assert_ne!(template(pool(2, 1)), "lanes");
+}
+
+/// Sums of few columns have no loop outside of the one at which they are computed: that one is divided among threads.
+#[test]
+fn sums_of_few_columns_are_divided_among_threads() {
+    let of = |shape: &[usize]| TensorType::new(DataType::F32, shape.to_vec());
+    let mut builder = Builder::new();
+    let x = builder.input("x", &of(&[4096, 100, 2]));
+    let shape = of(&[4096, 2]);
+    let sum = builder.reduce("sum", &shape, &[100], Combiner::Sum, |i, j| {
+        Expr::Load(x, vec![i[0].clone(), j[0].clone(), i[1].clone()])
+    });
+    let y = builder.map("y", &shape, |i| Expr::Load(sum, i.to_vec()));
+    builder.output(y);
+    let machine = Machine::with_vectors(32, 16);
+    let scheduled = schedule_with(builder.finish(), &machine, &mut Preferred).unwrap();
+    assert_eq!(scheduled.template, "lanes");
+    let [Statement::Loop(outer)] = &scheduled.schedule.program().body[..] else { unreachable!() };
+    assert_eq!(outer.kind, LoopKind::Parallel);
 }

@@ -69,7 +69,7 @@ pub(super) fn apply(
         schedule.unroll(*within)?;
     }
     schedule.vectorize(vector)?;
-    spread(schedule, &outer[..outer.len() - 1], decisions)
+    spread(schedule, &outer, decisions)
 }
 
 /// How many vectors of a row are reduced at a time.
