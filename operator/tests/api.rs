@@ -53,7 +53,7 @@ impl Api {
 
     /// The status that was written last.
     fn status(&self) -> Value {
-        let written = self.bodies(&Method::PATCH, "/status");
+        let written = self.bodies(&Method::PUT, "/status");
         written.last().map(|body| body["status"].clone()).unwrap_or_default()
     }
 }
@@ -206,7 +206,7 @@ async fn the_pool_of_a_job_that_is_there_already_is_kept() {
 #[tokio::test]
 async fn a_conflict_is_expected_and_a_server_error_is_not() {
     for (code, class) in [(409, FailureClass::Conflict), (500, FailureClass::Fault)] {
-        let api = taking(move |method, _| (method == Method::PATCH).then(|| error(code, "no")));
+        let api = taking(move |method, _| (method == Method::PUT).then(|| error(code, "no")));
         let context = context(&api).await;
         let object = context.stores.compilations.get("team", "digits").unwrap();
         let failure = reconcile::reconcile(object, context).await.unwrap_err();
@@ -216,7 +216,7 @@ async fn a_conflict_is_expected_and_a_server_error_is_not() {
 
 #[tokio::test]
 async fn an_object_that_is_gone_is_no_error() {
-    let api = taking(|method, _| (method == Method::PATCH).then(|| error(404, "gone")));
+    let api = taking(|method, _| (method == Method::PUT).then(|| error(404, "gone")));
     reconciled(&api).await;
 }
 

@@ -87,14 +87,18 @@ impl Server {
                 }
             }
             Method::PUT => {
-                let known = objects.get(path).map(|o| o["metadata"]["resourceVersion"].clone());
-                match known {
-                    None => error(404, "not found"),
-                    Some(known) if known != body["metadata"]["resourceVersion"] => {
-                        error(409, "conflict")
-                    }
-                    Some(_) => (200, keep(&mut objects, version, path.to_owned(), body)),
+                let is_status = path.ends_with("/status");
+                let path = path.trim_end_matches("/status").to_owned();
+                let Some(known) = objects.get(&path) else { return error(404, "not found") };
+                if known["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"] {
+                    return error(409, "conflict");
                 }
+                let mut object = known.clone();
+                match is_status {
+                    true => object["status"] = body["status"].take(),
+                    false => object = body,
+                }
+                (200, keep(&mut objects, version, path, object))
             }
             Method::PATCH => {
                 let is_status = path.ends_with("/status");

@@ -7,7 +7,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use hone_cluster_tests::{Cluster, product};
+use hone_cluster_tests::{Cluster, keep_logs, product};
 use hone_types::Random;
 use sha2::{Digest, Sha256};
 
@@ -19,12 +19,14 @@ mod judgement;
 mod leases;
 mod searches;
 mod store;
+mod supervisor;
 mod work;
 
 use compilations::{EXCLUSIVE_POOL, NAMESPACES, SHARED_POOL};
 use faults::Fault;
 use leases::Leases;
 use searches::Searches;
+use supervisor::Supervisor;
 use work::Work;
 
 /// Makes unrelated seeds of one seed.
@@ -58,8 +60,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         leases: Leases::default(),
         start: Instant::now(),
     };
-    let killed = chaos.kill(&cluster, arguments);
-    let verdict = killed.and_then(|()| chaos.judge(&cluster));
+    let supervisor = Supervisor::default();
+    let verdict = supervisor.while_running(&cluster, || {
+        chaos.kill(&cluster, arguments, &supervisor)?;
+        chaos.judge(&cluster)
+    });
     println!("\nseed {}: {}", arguments.seed, chaos.work.summary());
     if let Err(error) = &verdict {
         keep_evidence(&cluster, &chaos.work, error)?;
@@ -98,7 +103,12 @@ struct Chaos {
 
 impl Chaos {
     /// Kills, while users go on.
-    fn kill(&mut self, cluster: &Cluster, arguments: &Arguments) -> Result<()> {
+    fn kill(
+        &mut self,
+        cluster: &Cluster,
+        arguments: &Arguments,
+        supervisor: &Supervisor,
+    ) -> Result<()> {
         let mut random = Random::new(arguments.seed);
         // Another generator, so that what is killed does not depend on what users do.
         let mut users = Random::new(arguments.seed ^ HASH);
@@ -114,7 +124,7 @@ impl Chaos {
                 Duration::from_millis(random.below(arguments.pause as usize) as u64),
             );
             let fault = Fault::draw(&mut random);
-            let hit = fault.strike(cluster, &mut random)?;
+            let hit = supervisor.without(|| fault.strike(cluster, &mut random))?;
             let seconds = self.start.elapsed().as_secs_f64();
             println!("{seconds:6.1} s  kill {number:3} of {}: {hit}; {done}", arguments.kills);
             *killed.entry(fault).or_default() += 1;
@@ -161,6 +171,7 @@ fn keep_evidence(cluster: &Cluster, work: &Work, error: &anyhow::Error) -> Resul
     for (name, text) in files {
         fs::write(folder.join(name), text.unwrap_or_else(|error| format!("{error:#}")))?;
     }
+    keep_logs(cluster, &folder)?;
     println!("evidence is in {}", folder.display());
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Decides, from values alone, which leases of a pool end and who gets which slot.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,7 @@ pub struct State {
     /// Its slots.
     pub slots: Vec<Slot>,
     /// Every lease of the cluster's devices.
-    pub leases: Vec<DeviceLease>,
+    pub leases: Vec<Arc<DeviceLease>>,
     /// The pools that exist.
     pub pools: BTreeSet<String>,
     /// The nodes that exist.
@@ -112,7 +113,7 @@ impl State {
     /// The pool's leases that are over although their Job was not seen to end: it is gone, or was made anew. A pod of it may
     /// be left, since Kubernetes' garbage collector deletes a Job when it knows of no pod, and it may know less than there is.
     pub fn without_end(&self, now: Timestamp) -> Vec<&DeviceLease> {
-        let without_end = |lease: &&DeviceLease| {
+        let without_end = |lease: &&Arc<DeviceLease>| {
             let Some(holder) = lease.holder.as_ref().filter(|_| lease.pool == self.pool) else {
                 return false;
             };
@@ -121,7 +122,7 @@ impl State {
                 || matches!(standing(self, holder, now), Standing::Ended);
             over && job.is_none_or(|job| !job.finished)
         };
-        self.leases.iter().filter(without_end).collect()
+        self.leases.iter().filter(without_end).map(Arc::as_ref).collect()
     }
 }
 
@@ -131,13 +132,13 @@ pub fn plan(state: &State, now: Timestamp) -> Decision {
     let mut sorted = sort(state, now, &mut decision);
     let mut free: Vec<&Slot> = state.slots.iter().collect();
     free.sort();
-    free.retain(|slot| !state.claimed.contains(&slot.name));
-    free.retain(|slot| !sorted.held.iter().any(|lease| conflict(lease, slot)));
+    let taken = Taken::by(&sorted.held);
+    free.retain(|slot| !state.claimed.contains(&slot.name) && !taken.conflicts(slot));
     serve(state, now, &mut sorted, &mut free, &mut decision);
     for lease in sorted.ended.into_values() {
         let change = match state.nodes.contains(&lease.node) {
-            true => Change::Release(DeviceLease { holder: None, ..lease }),
-            false => Change::Remove(lease),
+            true => Change::Release(DeviceLease { holder: None, ..Arc::unwrap_or_clone(lease) }),
+            false => Change::Remove(Arc::unwrap_or_clone(lease)),
         };
         decision.changes.push(change);
     }
@@ -155,30 +156,30 @@ impl Decision {
 #[derive(Default)]
 struct Sorted {
     /// Their holders go on.
-    held: Vec<DeviceLease>,
+    held: Vec<Arc<DeviceLease>>,
     /// Nobody holds them; by name.
-    unheld: BTreeMap<String, DeviceLease>,
+    unheld: BTreeMap<String, Arc<DeviceLease>>,
     /// Their holders have ended; by name.
-    ended: BTreeMap<String, DeviceLease>,
+    ended: BTreeMap<String, Arc<DeviceLease>>,
 }
 
 /// Sorts the leases. Those of another pool are that pool's to end; those of a pool that is gone are everybody's.
 fn sort(state: &State, now: Timestamp, decision: &mut Decision) -> Sorted {
     let mut sorted = Sorted::default();
     let mut holders = BTreeSet::new();
-    let mut leases: Vec<&DeviceLease> = state.leases.iter().collect();
+    let mut leases: Vec<&Arc<DeviceLease>> = state.leases.iter().collect();
     leases.sort_by(|a, b| a.name.cmp(&b.name));
     for lease in leases {
         let ours = lease.pool == state.pool || !state.pools.contains(&lease.pool);
         let Some(holder) = &lease.holder else {
             match ours && !state.nodes.contains(&lease.node) {
-                true => decision.changes.push(Change::Remove(lease.clone())),
-                false => drop(sorted.unheld.insert(lease.name.clone(), lease.clone())),
+                true => decision.changes.push(Change::Remove(lease.as_ref().clone())),
+                false => drop(sorted.unheld.insert(lease.name.clone(), Arc::clone(lease))),
             }
             continue;
         };
         if !ours {
-            sorted.held.push(lease.clone());
+            sorted.held.push(Arc::clone(lease));
             continue;
         }
         // One lease is enough for one Job.
@@ -187,20 +188,20 @@ fn sort(state: &State, now: Timestamp, decision: &mut Decision) -> Sorted {
         match standing(state, holder, now) {
             _ if state.occupied.contains(&lease.name) => {
                 decision.look_again(later(now, PODS_LEFT));
-                sorted.held.push(lease.clone());
+                sorted.held.push(Arc::clone(lease));
             }
             Standing::Until(at) if !over => {
                 decision.look_again(at);
-                sorted.held.push(lease.clone());
+                sorted.held.push(Arc::clone(lease));
             }
             Standing::Extend(expires) if !over => {
                 let holder = Some(Holder { expires, ..holder.clone() });
-                let lease = DeviceLease { holder, ..lease.clone() };
+                let lease = DeviceLease { holder, ..lease.as_ref().clone() };
                 decision.look_again(expires);
-                sorted.held.push(lease.clone());
+                sorted.held.push(Arc::new(lease.clone()));
                 decision.changes.push(Change::Hold(lease));
             }
-            _ => drop(sorted.ended.insert(lease.name.clone(), lease.clone())),
+            _ => drop(sorted.ended.insert(lease.name.clone(), Arc::clone(lease))),
         }
     }
     sorted
@@ -219,6 +220,8 @@ fn serve(
     for holder in ours.filter_map(|lease| lease.holder.as_ref()) {
         *counts.entry(holder.namespace.clone()).or_insert(0) += 1;
     }
+    // A whole node takes its devices along, and the other way round.
+    let mixed = free.iter().any(|slot| slot.whole) && free.iter().any(|slot| !slot.whole);
     for (applicant, request) in &state.waiting {
         if free.is_empty() {
             break;
@@ -230,17 +233,51 @@ fn serve(
         *count += 1;
         let slot = free.swap_remove(pick(request, free.len()));
         let before = sorted.ended.remove(&slot.name).or_else(|| sorted.unheld.remove(&slot.name));
-        let lease = grant(state, slot, before, applicant, request, now);
-        // A whole node takes its devices along, and the other way round.
-        free.retain(|other| !conflict(&lease, other));
+        let lease = grant(state, slot, before.map(Arc::unwrap_or_clone), applicant, request, now);
+        if mixed {
+            free.retain(|other| !conflicts(slot, other));
+        }
         decision.look_again(later(now, WITHOUT_JOB));
         decision.changes.push(Change::Hold(lease));
     }
 }
 
-/// Whether a lease that is held keeps a slot from being held.
-fn conflict(lease: &DeviceLease, slot: &Slot) -> bool {
-    lease.name == slot.name || (lease.node == slot.node && (lease.whole || slot.whole))
+/// Whether a slot that is held keeps another one from being held.
+fn conflicts(held: &Slot, other: &Slot) -> bool {
+    held.name == other.name || (held.node == other.node && (held.whole || other.whole))
+}
+
+/// What leases hold, so that a look takes time in proportion to slots and leases and not to their product.
+#[derive(Default)]
+struct Taken<'a> {
+    /// The names of the leases.
+    names: HashSet<&'a str>,
+    /// Nodes that are held as a whole.
+    whole: HashSet<&'a str>,
+    /// Nodes that are held as a whole or in part.
+    nodes: HashSet<&'a str>,
+}
+
+impl<'a> Taken<'a> {
+    fn by(held: &'a [Arc<DeviceLease>]) -> Self {
+        let mut taken = Self::default();
+        for lease in held {
+            taken.names.insert(&lease.name);
+            taken.nodes.insert(&lease.node);
+            if lease.whole {
+                taken.whole.insert(&lease.node);
+            }
+        }
+        taken
+    }
+
+    /// Whether one of the leases keeps a slot from being held.
+    fn conflicts(&self, slot: &Slot) -> bool {
+        let node = slot.node.as_str();
+        self.names.contains(slot.name.as_str())
+            || self.whole.contains(node)
+            || (slot.whole && self.nodes.contains(node))
+    }
 }
 
 /// Which of the free slots a request gets: another one for each attempt, as a node may refuse what its neighbour takes.

@@ -28,9 +28,9 @@ fn waiting(namespace: &str, job: &str) -> (Applicant, Request) {
 }
 
 /// A lease of `slot` that `job` of namespace `team` was granted `age` seconds ago.
-fn held(slot: &Slot, job: &str, age: i64) -> DeviceLease {
+fn held(slot: &Slot, job: &str, age: i64) -> Arc<DeviceLease> {
     let (applicant, _) = waiting("team", job);
-    DeviceLease {
+    Arc::new(DeviceLease {
         version: 1,
         fence: 4,
         holder: Some(Holder {
@@ -42,7 +42,7 @@ fn held(slot: &Slot, job: &str, age: i64) -> DeviceLease {
             expires: at(-age + 1000),
         }),
         ..DeviceLease::new(slot, "p")
-    }
+    })
 }
 
 fn state(slots: Vec<Slot>) -> State {
@@ -109,7 +109,7 @@ fn changes(state: &State) -> Vec<String> {
             after.applicants.insert(holder.applicant.uid.clone());
         }
         if !matches!(change, Change::Remove(_)) {
-            after.leases.push(lease.clone());
+            after.leases.push(Arc::new(lease.clone()));
         }
     }
     let again = plan(&after, at(0));
@@ -177,14 +177,14 @@ fn a_device_and_its_whole_node_exclude_each_other() {
     let devices = vec![slot("a", Some(0)), slot("a", Some(1)), slot("b", Some(0))];
     let mut state = state(devices);
     let mut whole = held(&slot("a", None), "other", 5);
-    whole.pool = "q".to_owned();
+    Arc::make_mut(&mut whole).pool = "q".to_owned();
     state.leases = vec![whole];
     state.waiting = ["one", "two", "three"].map(|job| waiting("team", job)).to_vec();
     assert_eq!(changes(&state), ["device-b-0 to one fence 1"]);
     // And a node with a device in use is not given as a whole.
     let mut nodes = self::state(vec![slot("a", None)]);
     let mut device = held(&slot("a", Some(1)), "other", 5);
-    device.pool = "q".to_owned();
+    Arc::make_mut(&mut device).pool = "q".to_owned();
     nodes.leases = vec![device];
     nodes.waiting = vec![waiting("team", "one")];
     assert_eq!(changes(&nodes), [] as [&str; 0]);
@@ -211,7 +211,7 @@ fn a_namespace_holds_no_more_than_its_quota() {
 fn leases_of_nodes_that_went_are_removed_and_one_job_holds_one() {
     let mut state = state(vec![slot("a", None), slot("b", None)]);
     let mut gone = held(&slot("gone", None), "old", 60);
-    gone.holder = None;
+    Arc::make_mut(&mut gone).holder = None;
     state.leases = vec![held(&slot("a", None), "job", 1), held(&slot("b", None), "job", 1), gone];
     job(&mut state, "job", false, 100);
     assert_eq!(changes(&state), ["device-gone removed", "device-b released"]);

@@ -22,7 +22,7 @@ pub mod pools;
 pub mod slots;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -126,7 +126,7 @@ struct Inner {
     /// Requests in their order, by pool.
     turns: BTreeMap<String, BTreeSet<Turn>>,
     /// Leases by name.
-    leases: HashMap<String, DeviceLease>,
+    leases: HashMap<String, Arc<DeviceLease>>,
     /// Names of leases by the namespace and Job that hold them.
     held: HashMap<(String, String), BTreeSet<String>>,
     /// The fences of leases whose Job was there and has ended, by the namespace and Job that hold them.
@@ -205,7 +205,7 @@ impl Broker {
         let inner = self.inner();
         let key = (namespace.to_owned(), job.to_owned());
         let lease = inner.leases.get(inner.held.get(&key)?.first()?)?;
-        (inner.over.get(&key) != Some(&lease.fence)).then(|| lease.clone())
+        (inner.over.get(&key) != Some(&lease.fence)).then(|| lease.as_ref().clone())
     }
 
     /// The Job that holds a lease has ended, is gone, or asks anew for its next pod: the lease is over, whatever its times say.
@@ -227,7 +227,7 @@ impl Broker {
     }
 
     /// Every lease.
-    pub fn leases(&self) -> Vec<DeviceLease> {
+    pub fn leases(&self) -> Vec<Arc<DeviceLease>> {
         self.inner().leases.values().cloned().collect()
     }
 
@@ -256,7 +256,7 @@ impl Broker {
             let counts = inner.counts.entry(lease.pool.clone()).or_default();
             *counts.entry(holder.namespace.clone()).or_insert(0) += 1;
         }
-        inner.leases.insert(lease.name.clone(), lease);
+        inner.leases.insert(lease.name.clone(), Arc::new(lease));
         true
     }
 
@@ -307,8 +307,8 @@ impl Inner {
 
     fn forget_lease(&mut self, name: &str) {
         let Some(lease) = self.leases.remove(name) else { return };
-        let Some(holder) = lease.holder else { return };
-        let key = (holder.namespace.clone(), holder.job);
+        let Some(holder) = &lease.holder else { return };
+        let key = (holder.namespace.clone(), holder.job.clone());
         if let Some(names) = self.held.get_mut(&key) {
             names.remove(name);
             if names.is_empty() {

@@ -1,6 +1,7 @@
 //! Gathers a pool's nodes, leases and results from the watched caches.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use hone_artifact::progress::SessionSeen;
 use hone_crds::DevicePool;
@@ -203,13 +204,13 @@ fn uses(pod: &SeenPod, lease: &DeviceLease) -> bool {
 type Jobs = HashMap<(String, String), HolderJob>;
 
 /// The Jobs of all holders, and the uids of those holders that exist.
-fn holders(context: &Context, leases: &[DeviceLease]) -> (Jobs, BTreeSet<String>) {
+fn holders(context: &Context, leases: &[Arc<DeviceLease>]) -> (Jobs, BTreeSet<String>) {
     let (mut jobs, mut applicants) = (Jobs::new(), BTreeSet::new());
     for holder in leases.iter().filter_map(|lease| lease.holder.as_ref()) {
         let group = owner::group(&holder.namespace, &holder.applicant.uid);
-        let found = context.stores.jobs.group(&group);
-        if let Some(job) = found.iter().find(|job| job.view.name == holder.job) {
-            jobs.insert((holder.namespace.clone(), holder.job.clone()), holder_job(job));
+        let of_holder = |job: &JobFacts| (job.view.name == holder.job).then(|| holder_job(job));
+        if let Some(job) = context.stores.jobs.pick_of(&group, of_holder).pop() {
+            jobs.insert((holder.namespace.clone(), holder.job.clone()), job);
         }
         if lives(&context.stores.compilations, holder) || lives(&context.stores.tuning_runs, holder)
         {

@@ -2,9 +2,9 @@
 //! meanwhile, or that looked at old state, gets a conflict and looks again.
 
 use hone_crds::{ModelCompilation, ModelCompilationStatus};
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Resource, ResourceExt};
-use serde_json::json;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::PostParams;
+use kube::{Api, ResourceExt};
 
 use super::CONTROLLER;
 use crate::children::apply::{Applied, ApplyError};
@@ -34,17 +34,17 @@ pub async fn write(
         return Err(ApplyError::NotLeading);
     }
     let name = object.name_any();
-    let patch = json!({
-        "apiVersion": ModelCompilation::api_version(&()),
-        "kind": ModelCompilation::kind(&()),
-        "metadata": {"name": name, "resourceVersion": resource_version},
-        "status": status,
-    });
     let namespace = object.namespace().unwrap_or_default();
     let api: Api<ModelCompilation> = Api::namespaced(context.client.clone(), &namespace);
-    let params = PatchParams::apply(names::MANAGER).force();
-    let written = api.patch_status(&name, &params, &Patch::Apply(&patch)).await;
-    match written {
+    let params =
+        PostParams { field_manager: Some(names::MANAGER.to_owned()), ..PostParams::default() };
+    // Replaced and not applied: nobody else writes it, and merging field by field costs the API server more.
+    let replaced = ModelCompilation {
+        metadata: ObjectMeta { resource_version, ..object.metadata.clone() },
+        spec: object.spec.clone(),
+        status: Some(status.clone()),
+    };
+    match api.replace_status(&name, &params, &replaced).await {
         Ok(written) => {
             let key = Key::of(CONTROLLER, object);
             context.queue.wrote(&key, written.resource_version().as_deref());

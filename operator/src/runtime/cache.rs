@@ -102,6 +102,11 @@ impl<F: Cached> Cache<F> {
         members
     }
 
+    /// What `pick` returns for each member of `group`, in no order; none of them is copied.
+    pub fn pick_of<T>(&self, group: &str, pick: impl FnMut(&F) -> Option<T>) -> Vec<T> {
+        self.groups().get(group).into_iter().flatten().filter_map(pick).collect()
+    }
+
     /// What `pick` returns for each member, in no order.
     pub fn pick<T>(&self, pick: impl FnMut(&F) -> Option<T>) -> Vec<T> {
         self.groups().values().flatten().filter_map(pick).collect()

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::evidence::LOG_TAIL;
 use crate::scripts::{script, script_with};
 use crate::{Capabilities, Capability, Kubectl, State};
 
@@ -124,6 +125,34 @@ impl Cluster {
     pub fn service(&self, action: &str, name: &str) -> Result<()> {
         let directory = self.directory.to_string_lossy();
         script("service.sh", &[&directory, action, name]).map(drop)
+    }
+
+    /// Those of the cluster's processes that are to run and have ended.
+    ///
+    /// # Errors
+    /// When the node's processes cannot be listed.
+    pub fn ended_services(&self) -> Result<Vec<String>> {
+        let list = script("service.sh", &[&self.directory.to_string_lossy(), "list"])?;
+        let ended = |line: &str| {
+            let mut columns = line.split('\t');
+            let name = columns.next()?;
+            (columns.nth(1)? == "ended").then(|| name.to_owned())
+        };
+        Ok(list.lines().filter_map(ended).collect())
+    }
+
+    /// The end of the log of one of the cluster's processes.
+    ///
+    /// # Errors
+    /// When there is no such log.
+    pub fn service_log(&self, name: &str) -> Result<String> {
+        let file = format!("{name}.log");
+        let inside = self.directory.join(&file);
+        let path = if inside.exists() { inside } else { self.directory.join("outside").join(file) };
+        let text =
+            std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let from = text.len().saturating_sub(LOG_TAIL);
+        Ok(String::from_utf8_lossy(&text[from..]).into_owned())
     }
 
     /// Ends the real node at once, as a loss of power does: kubelet, container runtime and every container.

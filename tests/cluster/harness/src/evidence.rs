@@ -1,7 +1,7 @@
 //! What is kept of a failed test: enough to see why without running it again.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{Cluster, Kubectl};
 
 /// The longest part of a component's log that is copied, in bytes.
-const LOG_TAIL: usize = 200_000;
+pub(crate) const LOG_TAIL: usize = 200_000;
 
 /// Writes the namespace's objects, events and container logs and the ends of the components' logs
 /// into a directory, and returns it. What cannot be had is left out.
@@ -38,6 +38,15 @@ pub(crate) fn collect(cluster: &Cluster, test: &str, kubectl: &Kubectl) -> Resul
             }
         }
     }
+    keep_logs(cluster, &directory)?;
+    Ok(directory)
+}
+
+/// Copies the ends of the logs of the cluster's processes into a directory.
+///
+/// # Errors
+/// When the directory cannot be written.
+pub fn keep_logs(cluster: &Cluster, directory: &Path) -> Result<()> {
     for entry in fs::read_dir(cluster.directory())?.flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|extension| extension == "log")
@@ -47,7 +56,7 @@ pub(crate) fn collect(cluster: &Cluster, test: &str, kubectl: &Kubectl) -> Resul
             fs::write(directory.join(entry.file_name()), &text[from..])?;
         }
     }
-    Ok(directory)
+    Ok(())
 }
 
 fn names(list: &Value) -> Vec<String> {

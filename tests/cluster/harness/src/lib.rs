@@ -45,6 +45,7 @@ mod wait;
 
 pub use capability::{Capabilities, Capability, State};
 pub use cluster::{Cluster, ClusterOptions};
+pub use evidence::keep_logs;
 pub use helm::{Helm, IMAGES, chart, render, repository};
 pub use kubectl::Kubectl;
 pub use scripts::{program, scripts_dir, tool};
