@@ -342,7 +342,8 @@ fn machine(context: &Context, pool: &DevicePool) -> Option<String> {
         let matches = selector.iter().all(|(key, value)| node.labels.get(*key) == Some(*value));
         matches.then(|| node.machine.clone())
     };
-    let machines = context.stores.nodes.pick(of);
+    // A second one is enough to know that there are several.
+    let machines = context.stores.nodes.pick_first(2, of);
     match &machines[..] {
         [machine] => machine.clone(),
         _ => None,

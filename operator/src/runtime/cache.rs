@@ -107,6 +107,11 @@ impl<F: Cached> Cache<F> {
         self.groups().get(group).into_iter().flatten().filter_map(pick).collect()
     }
 
+    /// The first `most` things that `pick` returns for members, in no order.
+    pub fn pick_first<T>(&self, most: usize, pick: impl FnMut(&F) -> Option<T>) -> Vec<T> {
+        self.groups().values().flatten().filter_map(pick).take(most).collect()
+    }
+
     /// What `pick` returns for each member, in no order.
     pub fn pick<T>(&self, pick: impl FnMut(&F) -> Option<T>) -> Vec<T> {
         self.groups().values().flatten().filter_map(pick).collect()
