@@ -185,6 +185,10 @@ pub struct CorrectnessReport {
     /// `f64`; absent where it was not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passes: Option<String>,
+    /// Why the optimised graph's answers were not compared with the imported graph's, where nothing else was in the way; cut
+    /// to some hundred bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passes_unchecked: Option<String>,
     /// What was compared on: seeds, edge values, the user's samples.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<String>,

@@ -362,6 +362,10 @@ pub struct CorrectnessStatus {
     /// Elements that kernels gave an integer step off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps_off: Option<i64>,
+    /// Why the answers of the graph after the passes were not compared with the model's; absent where they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 96))]
+    pub passes_unchecked: Option<String>,
     /// What ran the code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 96))]

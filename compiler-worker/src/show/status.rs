@@ -96,6 +96,7 @@ fn correctness(correctness: &CorrectnessReport) -> Option<CorrectnessStatus> {
         kernels: kernels.map(|kernels| count(kernels.checked)),
         kernel_error: kernels.and_then(|kernels| Decimal::from_f64(kernels.worst_error)),
         steps_off: kernels.map(|kernels| count(kernels.steps_off)),
+        passes_unchecked: correctness.passes_unchecked.clone(),
         executed_by: correctness.executed_by.clone(),
     })
 }

@@ -112,6 +112,7 @@ fn both(a: CorrectnessReport, b: CorrectnessReport) -> CorrectnessReport {
         end_to_end_counts: a.end_to_end_counts || b.end_to_end_counts,
         kernels,
         passes: a.passes.and(b.passes),
+        passes_unchecked: a.passes_unchecked.or(b.passes_unchecked),
         samples,
     }
 }
@@ -191,6 +192,7 @@ pub fn report(found: &Verification) -> CorrectnessReport {
         steps_off: found.steps_off(),
         step_margin: MARGIN,
     });
+    let unchecked = found.passes.as_ref().and_then(|passes| passes.unchecked.as_deref());
     let passes = found.passes.as_ref().filter(|passes| passes.unchecked.is_none());
     let passes = passes.map(|passes| if passes.lifted { "f64" } else { "f32" }.to_owned());
     CorrectnessReport {
@@ -200,6 +202,7 @@ pub fn report(found: &Verification) -> CorrectnessReport {
         end_to_end_counts: found.end_to_end_counts,
         kernels,
         passes,
+        passes_unchecked: unchecked.map(bounded),
         samples: found.samples.iter().map(|name| bounded(name)).collect(),
         executed_by: Some(bounded(&found.executor)),
     }

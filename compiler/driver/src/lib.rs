@@ -16,6 +16,7 @@ mod options;
 mod pipeline;
 mod plan_regions;
 mod prefix;
+mod same_structure;
 mod schedule;
 mod sizes;
 mod step_map;
@@ -53,7 +54,7 @@ pub use hone_tune::{Choice, Prescription};
 pub use hone_types::Backing;
 pub use hone_types::{DataType, Id, Random, Tensor, TensorType, intern_text, text_of};
 pub use kernels::{CompiledKernels, KernelInfo, LoweredGraph, LoweredItem};
-pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers, same_structure};
+pub use lift::{LiftError, lift, lift_tensor, rounds_to_integers};
 pub use open::{
     ANALYSED_SIZE, DynamicDimensions, bounds_of, open_dimension, padded_dimension,
     sizes_of_open_dimension,
@@ -63,6 +64,7 @@ pub use pipeline::{
     Compiled, Statistics, compile, compile_and_store, compile_dynamic, compile_edited,
     compile_graph, import, import_shared, narrow_nodes, prepare, prepare_exactly,
 };
+pub use same_structure::{ApartConstant, evaluate_lifted, same_structure};
 pub use sizes::{SizedGraph, import_sizes};
 pub use step_map::{MappedCall, MappedRegions, StepMap, StepMapError, map_steps};
 pub use storage::SubBuffer;

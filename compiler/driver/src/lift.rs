@@ -5,11 +5,13 @@
 //! Exact ties are common (an average of four equal steps lies between two), and a pass that multiplies by
 //! a reciprocal may turn them around even in `f64`. So constants are moved by a millionth of themselves,
 //! differently for each kind of use, which leaves no ties; whole numbers and powers of two stay, with them
-//! arithmetic is exact.
+//! arithmetic is exact. Equal constants are moved alike, since passes compute equal things once.
+//!
+//! Whether a lifted graph went through the passes like the compiled one is for [`crate::same_structure`] to say.
 
-use hone_graph::{Definition, InferError, Node, Operation, OutputExtent, ValueId};
+use hone_graph::{InferError, Node, Operation, OutputExtent, ValueId};
 use hone_ops::{Binary, BinaryFunction, Cast, Graph, Lstm, Op, Recurrence, Unary, UnaryFunction};
-use hone_types::{DataType, Id, Tensor, TensorError, TensorType};
+use hone_types::{DataType, Tensor, TensorError, TensorType};
 use std::collections::HashMap;
 use thiserror::Error;
 
@@ -66,7 +68,7 @@ pub fn lift(graph: &Graph) -> Result<Graph, LiftError> {
                     Some(tensor) => match constants.get(&(*value, kind, index)) {
                         Some(known) => *known,
                         None => {
-                            let moved = moved(tensor, seed(*value, kind, index))?;
+                            let moved = moved(tensor, kind, index)?;
                             let added = lifted.add_constant(&graph.values()[*value].name, moved);
                             constants.insert((*value, kind, index), added);
                             added
@@ -112,53 +114,13 @@ pub fn lift_tensor(tensor: &Tensor) -> Result<Tensor, TensorError> {
     }
 }
 
-/// Whether two graphs have the same nodes on the same values, one in `f32` and the other lifted before the
-/// passes, and constants that differ by no more than rounding and lifting explain.
-///
-/// # Errors
-/// What differs first, in words.
-pub fn same_structure(graph: &Graph, lifted: &Graph) -> Result<(), String> {
-    if graph.nodes().len() != lifted.nodes().len() {
-        let (ours, theirs) = (graph.nodes().len(), lifted.nodes().len());
-        return Err(format!("{ours} nodes instead of {theirs}"));
-    }
-    for ((_, node), (_, other)) in graph.nodes().iter().zip(lifted.nodes().iter()) {
-        let differs = |what: &str| Err(format!("node '{}' has {what}", node.name));
-        let (regions, others) = (node.operation.regions(), other.operation.regions());
-        let same = match regions.is_empty() {
-            true => lifted_operation(node) == other.operation,
-            false => {
-                let pairs = regions.iter().zip(&others);
-                regions.len() == others.len()
-                    && pairs.clone().all(|(a, b)| same_structure(a, b).is_ok())
-            }
-        };
-        if !same || node.inputs.len() != other.inputs.len() {
-            return differs("another operation");
-        }
-        for (input, other) in node.inputs.iter().zip(&other.inputs) {
-            let same = match (input, other) {
-                (None, None) => true,
-                (Some(a), Some(b)) => same_value(graph, *a, lifted, *b),
-                _ => false,
-            };
-            if !same {
-                return differs("another input");
-            }
-        }
-    }
-    let same = graph.outputs().iter().zip(lifted.outputs());
-    match same.clone().all(|(a, b)| same_value(graph, a.value, lifted, b.value)) {
-        true => Ok(()),
-        false => Err("another output".to_owned()),
-    }
-}
-
-fn wide(dtype: DataType) -> DataType {
+/// The type that values of a type are lifted to.
+pub(crate) fn wide(dtype: DataType) -> DataType {
     if dtype == DataType::F32 { DataType::F64 } else { dtype }
 }
 
-fn lifted_operation(node: &Node<Op>) -> Op {
+/// A node's operation without regions, for lifted operands.
+pub(crate) fn lifted_operation(node: &Node<Op>) -> Op {
     if let Some(cast) = node.operation.downcast::<Cast>() {
         return Cast { to: wide(cast.to) }.into();
     }
@@ -180,38 +142,6 @@ fn lifted_steps(recurrence: &Recurrence) -> Recurrence {
     lifted
 }
 
-fn same_value(graph: &Graph, a: ValueId, lifted: &Graph, b: ValueId) -> bool {
-    match (&graph.values()[a].definition, &lifted.values()[b].definition) {
-        (Definition::Constant(a), Definition::Constant(b)) => same_constant(a, b),
-        (Definition::Input(a), Definition::Input(b)) => a == b,
-        (Definition::Output(a, i), Definition::Output(b, j)) => a.index() == b.index() && i == j,
-        _ => false,
-    }
-}
-
-/// Constants may differ by the rounding of what was folded and by what [`lift`] moves; integers that were
-/// folded out of floating-point numbers by one step, at one of a thousand elements.
-fn same_constant(tensor: &Tensor, lifted: &Tensor) -> bool {
-    if tensor.shape() != lifted.shape() || wide(tensor.dtype()) != lifted.dtype() {
-        return false;
-    }
-    if tensor.bytes() == lifted.bytes() {
-        return true;
-    }
-    let (a, b) = (tensor.to_f64(), lifted.to_f64());
-    let largest =
-        b.iter().map(|value| value.abs()).filter(|value| value.is_finite()).fold(0.0, f64::max);
-    if !tensor.dtype().is_float() {
-        let apart = a.iter().zip(&b).filter(|(a, b)| a != b);
-        let steps = a.iter().zip(&b).all(|(a, b)| (a - b).abs() <= 1.0);
-        return steps && apart.count() <= (a.len() / 1000).max(1);
-    }
-    let near = |(a, b): (&f64, &f64)| {
-        a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 3e-5 * b.abs() + 3e-6 * largest
-    };
-    a.iter().zip(&b).all(near)
-}
-
 /// What an operation does with its constants. A quantization divides by the constant that a dequantization multiplies by, so
 /// the two are told apart: moved alike, they would leave the ties of averages between them.
 fn kind_of_use(operation: &Op) -> &'static str {
@@ -222,23 +152,27 @@ fn kind_of_use(operation: &Op) -> &'static str {
     }
 }
 
-/// A number that depends on a constant and on how it is used.
-fn seed(value: ValueId, operation: &str, index: usize) -> u64 {
+/// A number that depends on what a constant holds and on how it is used.
+fn seed(constant: &Tensor, operation: &str, index: usize) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    let numbers = [value.index() as u64, index as u64];
-    let bytes = operation.bytes().map(u64::from);
-    for number in numbers.into_iter().chain(bytes) {
-        hash = (hash ^ number).wrapping_mul(0x0000_0100_0000_01b3);
+    let words = constant
+        .bytes()
+        .chunks(8)
+        .map(|bytes| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+    let text = operation.bytes().map(u64::from);
+    for number in words.chain([index as u64]).chain(text) {
+        // The high half of a word counts as much as the low one.
+        hash = (hash ^ number ^ (number >> 32)).wrapping_mul(0x0000_0100_0000_01b3);
     }
     hash ^ (hash >> 31)
 }
 
 /// An `f32` constant as `f64`, moved by between half and one and a half millionths.
-fn moved(tensor: &Tensor, seed: u64) -> Result<Tensor, TensorError> {
+fn moved(tensor: &Tensor, kind: &str, index: usize) -> Result<Tensor, TensorError> {
     if tensor.dtype() != DataType::F32 {
         return Ok(tensor.clone());
     }
-    let fraction = (seed % 1_000_003) as f64 / 1_000_003.0;
+    let fraction = (seed(tensor, kind, index) % 1_000_003) as f64 / 1_000_003.0;
     let factor = 1.0 + (0.5 + fraction) * 1e-6;
     let exact = |value: f64| {
         let whole = value.fract() == 0.0;

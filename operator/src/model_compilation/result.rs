@@ -130,9 +130,12 @@ fn improper(report: &Termination, output: &str) -> Option<String> {
             (!proper).then(|| "sizes are more or longer than they may be".to_owned())
         })
         .or_else(|| {
-            let executed_by = report.correctness.as_ref().and_then(|c| c.executed_by.as_ref());
-            let long = executed_by.is_some_and(|text| text.len() > 96);
-            long.then(|| "correctness.executedBy is longer than 96 bytes".to_owned())
+            let found = report.correctness.as_ref()?;
+            let texts =
+                [("executedBy", &found.executed_by), ("passesUnchecked", &found.passes_unchecked)];
+            let is_long = |text: &Option<String>| text.as_ref().is_some_and(|own| own.len() > 96);
+            let (name, _) = texts.into_iter().find(|(_, text)| is_long(text))?;
+            Some(format!("correctness.{name} is longer than 96 bytes"))
         })
         .or_else(|| artifact.and_then(|artifact| outside(&artifact.uri, output)))
 }
@@ -186,6 +189,7 @@ fn correctness(report: &Termination) -> Option<CorrectnessStatus> {
         kernels: kernels.map(|kernels| count(kernels.checked)),
         kernel_error: kernels.and_then(|kernels| Decimal::from_f64(kernels.worst_error)),
         steps_off: kernels.map(|kernels| count(kernels.steps_off)),
+        passes_unchecked: correctness.passes_unchecked.clone(),
         executed_by: correctness.executed_by.clone(),
     })
 }
@@ -257,7 +261,16 @@ mod tests {
             }),
             ..plain()
         };
-        for proper in [plain(), precision(16), sizes(MOST_SIZES, LONGEST_SIZES), executed_by(96)] {
+        let unchecked = |bytes: usize| Termination {
+            correctness: Some(CorrectnessReport {
+                passes_unchecked: Some("p".repeat(bytes)),
+                ..CorrectnessReport::default()
+            }),
+            ..plain()
+        };
+        let texts = [executed_by(96), unchecked(96)];
+        let fitting = [plain(), precision(16), sizes(MOST_SIZES, LONGEST_SIZES)];
+        for proper in fitting.into_iter().chain(texts) {
             assert_eq!(improper(&proper, OUTPUT), None);
         }
         for (report, word) in [
@@ -265,6 +278,7 @@ mod tests {
             (sizes(MOST_SIZES + 1, 1), "sizes"),
             (sizes(1, LONGEST_SIZES + 1), "sizes"),
             (executed_by(97), "executedBy"),
+            (unchecked(97), "passesUnchecked"),
         ] {
             let why = improper(&report, OUTPUT).unwrap_or_default();
             assert!(why.contains(word), "{word}: {why}");

@@ -226,6 +226,12 @@ fn how_verified(targets: &[TargetStatus]) -> String {
     if kernels > 0 && correctness().any(|found| found.kernels.is_none()) {
         message.push_str("; some targets were compared end to end only");
     }
+    let unchecked = |target: &&TargetStatus| {
+        target.correctness.as_ref().is_some_and(|found| found.passes_unchecked.is_some())
+    };
+    if let Some(target) = targets.iter().find(unchecked) {
+        message.push_str(&format!("; the passes were not checked for target '{}'", target.name));
+    }
     message
 }
 

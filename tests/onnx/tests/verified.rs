@@ -36,6 +36,8 @@ impl Backend for Verified {
         // Some cases give infinities on purpose.
         ensure!(found.passed() || found.end_to_end.not_finite.is_some(), "refused: {found:#?}");
         ensure!(found.end_to_end_only.is_none(), "not by kernels: {:?}", found.end_to_end_only);
+        let unchecked = found.passes.as_ref().and_then(|passes| passes.unchecked.as_ref());
+        ensure!(unchecked.is_none(), "the passes were not checked: {unchecked:?}");
         let types = graph.outputs().iter().map(|port| graph.tensor_type(port.value).clone());
         let outputs = types.zip(native.run(&inputs)?);
         outputs
