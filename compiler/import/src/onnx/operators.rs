@@ -388,6 +388,7 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     (MICROSOFT, "Gelu", Function(activation::gelu)),
     (MICROSOFT, "GroupQueryAttention", Function(microsoft_attention::group_query)),
     (MICROSOFT, "LayerNormalization", Function(normalization::layer)),
+    (MICROSOFT, "MatMulBnb4", Function(few_bits::matmul_bnb4)),
     (MICROSOFT, "MatMulIntegerToFloat", Function(microsoft_quantized::matmul_to_float)),
     (MICROSOFT, "MatMulNBits", Function(few_bits::matmul_bits)),
     (MICROSOFT, "MultiHeadAttention", Function(microsoft_attention::multi_head)),

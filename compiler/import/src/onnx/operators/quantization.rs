@@ -150,8 +150,9 @@ pub(super) fn dequantize(builder: &mut Builder, node: &mut Node) -> Outputs {
     let scale = builder.numbers(scale)?;
     let to = asked.map_or(builder.dtype(scale), |(dtype, _)| dtype);
     let zero = node.optional(2);
-    if matches!(axis, 0 | -2)
-        && let Some(numbers) = dequantized_blocks(builder, x, (scale, zero), block)?
+    if block > 0
+        && shape.len() == 2
+        && let Some(numbers) = dequantized_blocks(builder, x, (scale, zero), (axis, block))?
     {
         return Ok(vec![builder.cast(numbers, to)?]);
     }
