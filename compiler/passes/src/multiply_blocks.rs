@@ -10,7 +10,7 @@ use crate::{PassError, Rewriter};
 use hone_graph::{Node, ValueId};
 use hone_ops::{
     Binary, BinaryFunction, Cast, DequantizeBlocks, Graph, MatMul, Op, PackedBlockMatMul, Reshape,
-    WeightBits,
+    Transpose, WeightBits,
 };
 use hone_types::{DataType, Tensor};
 use std::collections::HashMap;
@@ -142,8 +142,20 @@ impl<'a> Product<'a> {
     }
 }
 
+/// What a matrix is that was transposed twice, as where a model stores its weights by columns and a product asks for them
+/// transposed.
+fn transposed_twice(graph: &Graph, value: ValueId) -> ValueId {
+    let transposed = |value: ValueId| {
+        let node = &graph.nodes()[graph.producer(value)?];
+        let operator = node.operation.downcast::<Transpose>()?;
+        (operator.permutation == [1, 0]).then_some(node.inputs[0]?)
+    };
+    transposed(value).and_then(transposed).unwrap_or(value)
+}
+
 impl<'a> Weights<'a> {
     fn of(graph: &'a Graph, value: ValueId) -> Option<Self> {
+        let value = transposed_twice(graph, value);
         let node = &graph.nodes()[graph.producer(value)?];
         let each = node.operation.downcast::<DequantizeBlocks>()?.bits;
         let constant = |index: usize| {
