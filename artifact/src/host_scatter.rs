@@ -3,8 +3,6 @@
 //! Every update is looked at once, in order: of several for one place the last replaces the others, and sums add up in
 //! the order of the updates.
 
-use std::ops::{Add, Mul};
-
 use serde::{Deserialize, Serialize};
 
 use crate::DataType;
@@ -86,61 +84,74 @@ pub(crate) fn scatter(
     let update = Update { places, operands, result };
     match (reduction, operands[0].of.dtype) {
         (ScatterReduction::Replace, dtype) => match dtype.bytes_of(&[]) {
-            Some(1) => update.apply(u8::from_ne_bytes, u8::to_ne_bytes, |_, new| new)?,
-            Some(2) => update.apply(u16::from_ne_bytes, u16::to_ne_bytes, |_, new| new)?,
-            Some(4) => update.apply(u32::from_ne_bytes, u32::to_ne_bytes, |_, new| new)?,
-            _ => update.apply(u64::from_ne_bytes, u64::to_ne_bytes, |_, new| new)?,
+            Some(1) => update.apply::<1>(|_, new| new),
+            Some(2) => update.apply::<2>(|_, new| new),
+            Some(4) => update.apply::<4>(|_, new| new),
+            _ => update.apply::<8>(|_, new| new),
         },
-        (_, DataType::F32) => {
-            update.apply(f32::from_ne_bytes, f32::to_ne_bytes, of_floats(reduction))?;
-        }
-        (_, DataType::F64) => {
-            update.apply(f64::from_ne_bytes, f64::to_ne_bytes, of_floats(reduction))?;
-        }
-        (_, DataType::I32) => {
-            let meet: fn(i32, i32) -> i32 = match reduction {
-                ScatterReduction::Multiply => i32::wrapping_mul,
-                ScatterReduction::Maximum => i32::max,
-                ScatterReduction::Minimum => i32::min,
-                _ => i32::wrapping_add,
-            };
-            update.apply(i32::from_ne_bytes, i32::to_ne_bytes, meet)?;
-        }
-        _ => {
-            let meet: fn(i64, i64) -> i64 = match reduction {
-                ScatterReduction::Multiply => i64::wrapping_mul,
-                ScatterReduction::Maximum => i64::max,
-                ScatterReduction::Minimum => i64::min,
-                _ => i64::wrapping_add,
-            };
-            update.apply(i64::from_ne_bytes, i64::to_ne_bytes, meet)?;
-        }
-    }
-    Ok(())
-}
-
-/// How two floating-point numbers are combined.
-fn of_floats<F>(reduction: ScatterReduction) -> fn(F, F) -> F
-where
-    F: Copy + PartialOrd + Add<Output = F> + Mul<Output = F>,
-{
-    match reduction {
-        ScatterReduction::Replace => |_, new| new,
-        ScatterReduction::Add => |old, new| old + new,
-        ScatterReduction::Multiply => |old, new| old * new,
-        ScatterReduction::Maximum => {
-            |old, new| if old > new || is_no_number(old) { old } else { new }
-        }
-        ScatterReduction::Minimum => {
-            |old, new| if old < new || is_no_number(old) { old } else { new }
-        }
+        (_, DataType::F32) => update.combine(reduction, f32::from_ne_bytes, f32::to_ne_bytes),
+        (_, DataType::F64) => update.combine(reduction, f64::from_ne_bytes, f64::to_ne_bytes),
+        (_, DataType::I32) => update.combine(reduction, i32::from_ne_bytes, i32::to_ne_bytes),
+        _ => update.combine(reduction, i64::from_ne_bytes, i64::to_ne_bytes),
     }
 }
 
-/// What is no number has no order, not even to itself.
-fn is_no_number<F: PartialOrd>(value: F) -> bool {
-    value.partial_cmp(&value).is_none()
+/// What updates are combined with.
+trait Number: Copy {
+    fn sum(self, new: Self) -> Self;
+    fn product(self, new: Self) -> Self;
+    fn larger(self, new: Self) -> Self;
+    fn smaller(self, new: Self) -> Self;
 }
+
+macro_rules! floats {
+    ($number:ty) => {
+        impl Number for $number {
+            fn sum(self, new: Self) -> Self {
+                self + new
+            }
+
+            fn product(self, new: Self) -> Self {
+                self * new
+            }
+
+            fn larger(self, new: Self) -> Self {
+                if self > new || self.is_nan() { self } else { new }
+            }
+
+            fn smaller(self, new: Self) -> Self {
+                if self < new || self.is_nan() { self } else { new }
+            }
+        }
+    };
+}
+
+macro_rules! integers {
+    ($number:ty) => {
+        impl Number for $number {
+            fn sum(self, new: Self) -> Self {
+                self.wrapping_add(new)
+            }
+
+            fn product(self, new: Self) -> Self {
+                self.wrapping_mul(new)
+            }
+
+            fn larger(self, new: Self) -> Self {
+                self.max(new)
+            }
+
+            fn smaller(self, new: Self) -> Self {
+                self.min(new)
+            }
+        }
+    };
+}
+
+floats!(f32);
+floats!(f64);
+integers!(i32);
+integers!(i64);
 
 /// What is updated, and by what.
 struct Update<'a> {
@@ -149,69 +160,97 @@ struct Update<'a> {
     result: &'a mut [u8],
 }
 
+/// Updates as many elements as the third number says, from a place of the result and a number of an update on.
+type Run<'a> = dyn FnMut(usize, usize, usize) + 'a;
+
 impl Update<'_> {
-    /// Updates the elements, each of `SIZE` bytes, by `meet`.
-    fn apply<E, const SIZE: usize>(
+    /// Combines numbers of `SIZE` bytes. What combines them is known where rows are updated, so that vectors of numbers are.
+    fn combine<N: Number, const SIZE: usize>(
         self,
-        read: fn([u8; SIZE]) -> E,
-        write: fn(E) -> [u8; SIZE],
-        meet: impl Fn(E, E) -> E,
+        reduction: ScatterReduction,
+        read: impl Fn([u8; SIZE]) -> N,
+        write: impl Fn(N) -> [u8; SIZE],
     ) -> Result<(), String> {
-        let [data, indices, updates] = self.operands;
+        match reduction {
+            ScatterReduction::Replace => self.apply::<SIZE>(|_, new| new),
+            ScatterReduction::Add => self.apply(|old, new| write(read(old).sum(read(new)))),
+            ScatterReduction::Multiply => {
+                self.apply(|old, new| write(read(old).product(read(new))))
+            }
+            ScatterReduction::Maximum => self.apply(|old, new| write(read(old).larger(read(new)))),
+            ScatterReduction::Minimum => self.apply(|old, new| write(read(old).smaller(read(new)))),
+        }
+    }
+
+    /// Updates the elements, each of `SIZE` bytes, by `meet`.
+    fn apply<const SIZE: usize>(
+        self,
+        meet: impl Fn([u8; SIZE], [u8; SIZE]) -> [u8; SIZE],
+    ) -> Result<(), String> {
         let (old, _) = self.result.as_chunks_mut::<SIZE>();
-        let (new, _) = updates.bytes.as_chunks::<SIZE>();
+        let (new, _) = self.operands[2].bytes.as_chunks::<SIZE>();
         let mut run = |place: usize, number: usize, count: usize| {
             let old = old.get_mut(place..).and_then(|old| old.get_mut(..count));
             let new = new.get(number..).and_then(|new| new.get(..count));
-            for (old, new) in old.into_iter().flatten().zip(new.into_iter().flatten()) {
-                *old = write(meet(read(*old), read(*new)));
+            for (old, new) in old.unwrap_or_default().iter_mut().zip(new.unwrap_or_default()) {
+                *old = meet(*old, *new);
             }
         };
-        let (shape, strides) = (&data.of.shape[..], strides(&data.of.shape));
-        match self.places {
-            ScatterPlaces::Slices => {
-                let tuple = indices.of.shape.last().map_or(0, |own| *own as usize);
-                let length = product(&shape[tuple..]);
-                let points = new.len().checked_div(length).unwrap_or(0);
-                for point in 0..points {
-                    let mut first = 0;
-                    for axis in 0..tuple {
-                        let index = index(indices, point * tuple + axis, shape[axis])?;
-                        first += index * strides[axis];
-                    }
-                    run(first, point * length, length);
+        visit(self.places, self.operands, new.len(), &mut run)
+    }
+}
+
+/// Calls `run` for the rows of `count` updates, in order.
+fn visit(
+    places: ScatterPlaces,
+    [data, indices, _]: [&HostValue<'_>; 3],
+    count: usize,
+    run: &mut Run<'_>,
+) -> Result<(), String> {
+    let (shape, strides) = (&data.of.shape[..], strides(&data.of.shape));
+    let axis = match places {
+        ScatterPlaces::Elements { axis } => axis as usize,
+        ScatterPlaces::Slices => {
+            let tuple = indices.of.shape.last().map_or(0, |own| *own as usize);
+            let length = product(&shape[tuple..]);
+            let points = count.checked_div(length).unwrap_or(0);
+            for point in 0..points {
+                let mut first = 0;
+                for axis in 0..tuple {
+                    let index = index(indices, point * tuple + axis, shape[axis])?;
+                    first += index * strides[axis];
                 }
+                run(first, point * length, length);
             }
-            ScatterPlaces::Elements { axis } => {
-                let (axis, parts) = (axis as usize, &indices.of.shape[..]);
-                // The axes that a row leaves out: elements of a row lie side by side, but where the last axis is indexed.
-                let is_whole = axis + 1 < shape.len() && parts[axis + 1..] == shape[axis + 1..];
-                let outer = if is_whole { axis + 1 } else { shape.len() - 1 };
-                let step = usize::from(axis < outer);
-                let row = product(&parts[outer..]);
-                let rows = new.len().checked_div(row).unwrap_or(0);
-                let mut at = vec![0; outer];
-                for number in 0..rows {
-                    let axes = at.iter().zip(&strides).enumerate();
-                    let first: usize =
-                        axes.filter(|own| own.0 != axis).map(|(_, (at, stride))| at * stride).sum();
-                    let begin = number * row;
-                    // Exporters repeat the index of a slice for each of its elements.
-                    if step == 1 && repeats_one(indices, begin, row) {
-                        let index = index(indices, begin, shape[axis])?;
-                        run(first + index * strides[axis], begin, row);
-                    } else {
-                        for own in 0..row {
-                            let index = index(indices, begin + own, shape[axis])?;
-                            run(first + own * step + index * strides[axis], begin + own, 1);
-                        }
-                    }
-                    advance(&mut at, &parts[..outer]);
-                }
+            return Ok(());
+        }
+    };
+    let parts = &indices.of.shape[..];
+    // The axes that a row leaves out: elements of a row lie side by side, but where the last axis is indexed.
+    let is_whole = axis + 1 < shape.len() && parts[axis + 1..] == shape[axis + 1..];
+    let outer = if is_whole { axis + 1 } else { shape.len() - 1 };
+    let step = usize::from(axis < outer);
+    let row = product(&parts[outer..]);
+    let rows = count.checked_div(row).unwrap_or(0);
+    let mut at = vec![0; outer];
+    for number in 0..rows {
+        let axes = at.iter().zip(&strides).enumerate();
+        let first: usize =
+            axes.filter(|own| own.0 != axis).map(|(_, (at, stride))| at * stride).sum();
+        let begin = number * row;
+        // Exporters repeat the index of a slice for each of its elements.
+        if step == 1 && repeats_one(indices, begin, row) {
+            let index = index(indices, begin, shape[axis])?;
+            run(first + index * strides[axis], begin, row);
+        } else {
+            for own in 0..row {
+                let index = index(indices, begin + own, shape[axis])?;
+                run(first + own * step + index * strides[axis], begin + own, 1);
             }
         }
-        Ok(())
+        advance(&mut at, &parts[..outer]);
     }
+    Ok(())
 }
 
 /// The next point in row-major order.
@@ -373,6 +412,39 @@ mod tests {
             &[f32::NAN, 9.0],
         );
         assert!(none.unwrap()[0].is_nan());
+    }
+
+    #[test]
+    fn every_type_is_combined_as_its_own() {
+        let of = |dtype, reduction, bytes: [Vec<u8>; 3]| {
+            let types = [HostType::new(dtype, &[3]), HostType::new(DataType::I64, &[3])];
+            let types = [&types[0], &types[1], &types[0]];
+            output(ROWS, reduction, types).unwrap();
+            let values = [0, 1, 2].map(|own| HostValue { of: types[own], bytes: &bytes[own] });
+            let mut found = vec![0; bytes[0].len()];
+            scatter(ROWS, reduction, [&values[0], &values[1], &values[2]], &mut found).unwrap();
+            found
+        };
+        let at = longs(&[0, 1, 1]);
+        let expected: [(ScatterReduction, [i64; 3]); 5] = [
+            (ScatterReduction::Replace, [9, -3, 7]),
+            (ScatterReduction::Add, [14, 1, 7]),
+            (ScatterReduction::Multiply, [45, 36, 7]),
+            (ScatterReduction::Maximum, [9, 6, 7]),
+            (ScatterReduction::Minimum, [5, -3, 7]),
+        ];
+        let (old, new) = ([5, -2, 7], [9, 6, -3]);
+        for (reduction, expected) in expected {
+            let all = |to: fn(i64) -> Vec<u8>, dtype| {
+                let bytes = |values: [i64; 3]| values.into_iter().flat_map(to).collect::<Vec<_>>();
+                let found = of(dtype, reduction, [bytes(old), at.clone(), bytes(new)]);
+                assert_eq!(found, bytes(expected), "{dtype:?} {reduction:?}");
+            };
+            all(|own| (own as f32).to_ne_bytes().to_vec(), DataType::F32);
+            all(|own| (own as f64).to_ne_bytes().to_vec(), DataType::F64);
+            all(|own| (own as i32).to_ne_bytes().to_vec(), DataType::I32);
+            all(|own| own.to_ne_bytes().to_vec(), DataType::I64);
+        }
     }
 
     #[test]

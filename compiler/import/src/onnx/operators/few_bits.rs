@@ -63,6 +63,9 @@ pub(super) fn matmul_bits(builder: &mut Builder, node: &mut Node) -> Outputs {
     let b = builder;
     let form = Form::read(node)?;
     let accuracy = node.int_or("accuracy_level", 0)?;
+    if node.int_or("weight_prepacked", 0)? != 0 {
+        return Err(NodeError::unsupported("weights that are packed for one kind of processor"));
+    }
     if node.optional(4).is_some() {
         return Err(NodeError::unsupported("g_idx of MatMulNBits"));
     }

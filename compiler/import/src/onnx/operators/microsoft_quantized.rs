@@ -4,7 +4,7 @@
 //! compute on real numbers and round once; products sum integers.
 
 use super::quantization::{centered, rounded, spread};
-use super::{pool, recurrent, reduction, softmax};
+use super::{pool, quantization, recurrent, reduction, softmax};
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
 use crate::onnx::node::{Node, Outputs};
@@ -54,10 +54,8 @@ pub(super) fn unary(builder: &mut Builder, node: &mut Node) -> Outputs {
     let mut x = operand(builder, node, 0)?;
     let inputs = node.inputs.clone();
     let channels_last = node.flag("channels_last", false)?;
-    let rank = builder.rank(x);
-    if channels_last && rank > 2 {
-        let turn = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
-        x = builder.transpose(x, turn)?;
+    if channels_last {
+        x = channels_second(builder, x)?;
     }
     node.inputs = vec![Some(x)];
     node.opset = node.int_or("opset", RULES)?;
@@ -76,12 +74,53 @@ pub(super) fn unary(builder: &mut Builder, node: &mut Node) -> Outputs {
             with_name(builder, node, "ReduceMean", reduction::reduce)?
         }
     };
-    if channels_last && rank > 2 {
-        let turn = std::iter::once(0).chain(2..rank).chain([1]).collect();
-        result = builder.transpose(result, turn)?;
+    if channels_last {
+        result = channels_behind(builder, result)?;
     }
     node.inputs = inputs;
     Ok(vec![quantized(builder, result, node, 3, dtype)?])
+}
+
+/// An image whose channels are its last axis with them behind the batch.
+fn channels_second(b: &mut Builder, x: Operand) -> Step {
+    match b.rank(x) {
+        rank @ 3.. => b.transpose(x, [0, rank - 1].into_iter().chain(1..rank - 1).collect()),
+        _ => Ok(x),
+    }
+}
+
+/// An image with its channels as the last axis again.
+fn channels_behind(b: &mut Builder, x: Operand) -> Step {
+    match b.rank(x) {
+        rank @ 3.. => b.transpose(x, [0].into_iter().chain(2..rank).chain([1]).collect()),
+        _ => Ok(x),
+    }
+}
+
+/// What `import` makes of a node whose input and result have their channels as the last axis, by the rules of the operator
+/// set that it was taken over from.
+fn of_channels_last(
+    b: &mut Builder,
+    node: &mut Node,
+    import: fn(&mut Builder, &mut Node) -> Outputs,
+) -> Outputs {
+    node.opset = RULES;
+    node.inputs[0] = Some(channels_second(b, node.input(0)?)?);
+    let results = import(b, node)?;
+    results.into_iter().map(|result| channels_behind(b, result)).collect()
+}
+
+/// `QLinearConv` of images whose channels may be the last axis, as onnxruntime's optimizer writes them.
+pub(super) fn convolve(builder: &mut Builder, node: &mut Node) -> Outputs {
+    match node.flag("channels_last", false)? {
+        true => of_channels_last(builder, node, quantization::convolve),
+        false => quantization::convolve(builder, node),
+    }
+}
+
+/// `NhwcMaxPool`: of images whose channels are the last axis.
+pub(super) fn largest_of_windows(builder: &mut Builder, node: &mut Node) -> Outputs {
+    of_channels_last(builder, node, pool::maximum)
 }
 
 /// What `import` makes of a node when it is called `name`.
