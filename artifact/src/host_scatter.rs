@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn every_type_is_combined_as_its_own() {
         let of = |dtype, reduction, bytes: [Vec<u8>; 3]| {
-            let types = [HostType::new(dtype, &[3]), HostType::new(DataType::I64, &[3])];
+            let types = [HostType::new(dtype, [3]), HostType::new(DataType::I64, [3])];
             let types = [&types[0], &types[1], &types[0]];
             output(ROWS, reduction, types).unwrap();
             let values = [0, 1, 2].map(|own| HostValue { of: types[own], bytes: &bytes[own] });
