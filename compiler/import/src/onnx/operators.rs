@@ -393,6 +393,8 @@ pub(super) const OPERATORS: &[(&str, &str, Import)] = &[
     (MICROSOFT, "MatMulNBits", Function(few_bits::matmul_bits)),
     (MICROSOFT, "MultiHeadAttention", Function(microsoft_attention::multi_head)),
     (MICROSOFT, "NhwcMaxPool", Function(microsoft_quantized::largest_of_windows)),
+    (MICROSOFT, "QAttention", Function(microsoft_attention::quantized)),
+    (MICROSOFT, "QEmbedLayerNormalization", Function(microsoft::embed_quantized)),
     (MICROSOFT, "QGemm", Function(microsoft_quantized::gemm)),
     (MICROSOFT, "QLinearAdd", Function(microsoft_quantized::binary)),
     (MICROSOFT, "QLinearAveragePool", Function(microsoft_quantized::unary)),

@@ -1,6 +1,7 @@
 //! Operators of `com.microsoft` that onnxruntime's optimizer makes of others: fused element-wise functions, products,
 //! convolutions, normalizations and embeddings.
 
+use super::microsoft_quantized::real;
 use super::{activation, convolution, normalization};
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
@@ -143,25 +144,58 @@ pub(super) fn skip_root_mean_square(builder: &mut Builder, node: &mut Node) -> O
 /// `EmbedLayerNormalization`: the sum of up to three embeddings, normalized; the second output counts the words of each
 /// sample that a mask shows.
 pub(super) fn embed(builder: &mut Builder, node: &mut Node) -> Outputs {
-    let b = builder;
+    let places = node.optional(8);
+    embedded(builder, node, places, |b, node, input, index| {
+        let table = node.input(input)?;
+        match index {
+            Some(index) => b.apply(Gather { axis: 0 }, &[table, index]),
+            None => Ok(table),
+        }
+    })
+}
+
+/// `QEmbedLayerNormalization`: the tables, the scale and the bias are integers, each with one scale (from the ninth input
+/// on) and zero point (from the fourteenth). Rows are gathered as integers.
+pub(super) fn embed_quantized(builder: &mut Builder, node: &mut Node) -> Outputs {
+    embedded(builder, node, None, |b, node, input, index| {
+        let mut rows = node.input(input)?;
+        if let Some(index) = index {
+            rows = b.apply(Gather { axis: 0 }, &[rows, index])?;
+        }
+        real(b, rows, node.input(input + 6)?, node.optional(input + 11))
+    })
+}
+
+/// The sum of embeddings, normalized. `read` gives the numbers of the table at an input, whole or its rows at an index; the
+/// words are at the places `places`, where these are given.
+fn embedded(
+    b: &mut Builder,
+    node: &mut Node,
+    places: Option<Operand>,
+    read: impl Fn(&mut Builder, &Node, usize, Option<Operand>) -> Step,
+) -> Outputs {
     let epsilon = node.float_or("epsilon", 1e-12)?;
     node.ignore(&["mask_index_type"]);
-    let (words, table) = (node.input(0)?, node.input(2)?);
+    let words = node.input(0)?;
     let [batch, length] = <[usize; 2]>::try_from(b.shape(words))
         .map_err(|shape| NodeError::invalid(format!("words of shape {shape:?}")))?;
-    let mut sum = b.apply(Gather { axis: 0 }, &[table, words])?;
-    let place = match node.optional(8) {
-        Some(places) => b.apply(Gather { axis: 0 }, &[node.input(3)?, places])?,
-        None => b.narrow(node.input(3)?, 0, 0, length)?,
+    let mut sum = read(b, node, 2, Some(words))?;
+    let place = match places {
+        Some(places) => read(b, node, 3, Some(places))?,
+        None => {
+            let all = read(b, node, 3, None)?;
+            b.narrow(all, 0, 0, length)?
+        }
     };
     sum = b.add(sum, place)?;
-    if let (Some(segments), Some(table)) = (node.optional(1), node.optional(4)) {
-        let segment = b.apply(Gather { axis: 0 }, &[table, segments])?;
+    if let (Some(segments), Some(_)) = (node.optional(1), node.optional(4)) {
+        let segment = read(b, node, 4, Some(segments))?;
         sum = b.add(sum, segment)?;
     }
     let axis = axis(-1, b.rank(sum))?;
-    let inputs = [Some(sum), node.optional(5), node.optional(6)];
-    let y = b.apply_optional(LayerNormalization { axis, epsilon }, &inputs)?;
+    let scale = node.optional(5).map(|_| read(b, node, 5, None)).transpose()?;
+    let bias = node.optional(6).map(|_| read(b, node, 6, None)).transpose()?;
+    let y = b.apply_optional(LayerNormalization { axis, epsilon }, &[Some(sum), scale, bias])?;
     let shown = match node.optional(7) {
         Some(mask) => {
             let mask = b.cast(mask, DataType::I32)?;

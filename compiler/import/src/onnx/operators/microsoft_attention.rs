@@ -2,6 +2,7 @@
 
 use super::attention::{Settings, heads, joined, probabilities, repeated, rotary};
 use super::microsoft::shown;
+use super::microsoft_quantized::{biased, both_scales, products};
 use super::sequence::{LONGEST, written};
 use crate::NodeError;
 use crate::onnx::builder::{Builder, Operand};
@@ -97,41 +98,79 @@ pub(super) fn attention(builder: &mut Builder, node: &mut Node) -> Outputs {
         return Err(NodeError::unsupported("do_rotary of Attention"));
     }
     node.ignore(&["past_present_share_buffer", "rotary_embedding_dim"]);
-    let (x, weights) = (node.input(0)?, node.input(1)?);
-    let mut all = b.matmul(x, weights)?;
-    if let Some(bias) = node.optional(2) {
-        all = b.add(all, bias)?;
-    }
-    let wide = b.shape(all).last().copied().unwrap_or(0);
+    let product = b.matmul(node.input(0)?, node.input(1)?)?;
+    let all = biased(b, product, node.optional(2))?;
+    let last = b.shape(all).last().copied().unwrap_or(0);
     let sizes = match sizes {
         Some(sizes) => crate::onnx::shorthands::extents(&sizes, "qkv_hidden_sizes")?,
-        None => vec![wide / 3; 3],
+        None => vec![last / 3; 3],
     };
+    let read = Read { mask: node.optional(3), past: node.optional(4), added: node.optional(5) };
+    of_three_parts(b, node, &form, (all, &sizes), &read)
+}
+
+/// `QAttention`: `Attention` of integers; inputs are the input, weights, a bias of `f32`, the scales of the first two, a
+/// mask, their zero points, and the past.
+pub(super) fn quantized(builder: &mut Builder, node: &mut Node) -> Outputs {
+    let b = builder;
+    let form = form(node)?;
+    if node.flag("do_rotary", false)? {
+        return Err(NodeError::unsupported("do_rotary of QAttention"));
+    }
+    node.ignore(&["past_present_share_buffer"]);
+    let zeros = [node.optional(6), node.optional(7)];
+    let sums = products(b, [node.input(0)?, node.input(1)?], zeros)?;
+    let scale = both_scales(b, node.input(3)?, node.input(4)?)?;
+    let product = b.multiply(sums, scale)?;
+    let all = biased(b, product, node.optional(2))?;
+    let last = b.shape(all).last().copied().unwrap_or(0);
+    let read = Read { mask: node.optional(5), past: node.optional(8), added: None };
+    of_three_parts(b, node, &form, (all, &[last / 3; 3]), &read)
+}
+
+/// What an attention reads beside queries, keys and values, where it is given.
+struct Read {
+    mask: Option<Operand>,
+    /// Earlier keys and values, `[2, batch, heads, length, size]`.
+    past: Option<Operand>,
+    /// Added to the scores.
+    added: Option<Operand>,
+}
+
+/// Attention of queries, keys and values that lie side by side in the last axis of `all`, with so many elements each.
+fn of_three_parts(
+    b: &mut Builder,
+    node: &Node,
+    form: &Form,
+    (all, sizes): (Operand, &[usize]),
+    read: &Read,
+) -> Outputs {
+    let last = b.shape(all).last().copied().unwrap_or(0);
     let [query, key, value] = <[usize; 3]>::try_from(sizes)
         .ok()
-        .filter(|[a, b, c]| a.checked_add(*b).and_then(|all| all.checked_add(*c)) == Some(wide))
+        .filter(|[a, b, c]| a.checked_add(*b).and_then(|all| all.checked_add(*c)) == Some(last))
         .ok_or_else(|| {
-            NodeError::invalid(format!("weights for {wide} are not those of three parts"))
+            NodeError::invalid(format!("weights for {last} are not those of three parts"))
         })?;
     let mut parts = Vec::new();
     for (start, size) in [(0, query), (query, key), (query + key, value)] {
-        let own = b.narrow(all, 2, start, size)?;
-        parts.push(heads(b, own, Some(form.heads))?);
+        let part = b.narrow(all, 2, start, size)?;
+        parts.push(heads(b, part, Some(form.heads))?);
     }
     let (mut key, mut value) = (parts[1], parts[2]);
-    if let Some(past) = node.optional(4) {
+    if let Some(past) = read.past {
         let shape = b.shape(past);
-        for (place, own) in [(0, &mut key), (1, &mut value)] {
+        for (place, part) in [(0, &mut key), (1, &mut value)] {
             let old = b.narrow(past, 0, place, 1)?;
             let old = b.reshape(old, shape.get(1..).unwrap_or_default().to_vec())?;
-            *own = joined(b, Some(old), *own)?;
+            *part = joined(b, Some(old), *part)?;
         }
     }
     let (shape, keys) = (b.shape(parts[0]), b.shape(key)[2]);
-    let mask = node.optional(3).map(|mask| shown(b, mask, shape[0], keys)).transpose()?;
+    let mask = read.mask.map(|mask| shown(b, mask, shape[0], keys)).transpose()?;
     let order = form.causal.then(|| causal(b, shape[2], keys)).transpose()?;
     let seen = both(b, mask, order)?;
-    let bias = bias(b, seen, node.optional(5), form.hidden, b.dtype(x))?;
+    let bias = bias(b, seen, read.added, form.hidden, b.dtype(all))?;
     let result = attended(b, &form.settings, [parts[0], key, value], bias)?;
     if !node.wants(1) {
         return Ok(vec![result]);

@@ -16,7 +16,7 @@ use hone_types::DataType;
 const RULES: i64 = 21;
 
 /// The numbers of integers `x` of one scale and zero point.
-fn real(b: &mut Builder, x: Operand, scale: Operand, zero: Option<Operand>) -> Step {
+pub(super) fn real(b: &mut Builder, x: Operand, scale: Operand, zero: Option<Operand>) -> Step {
     let zero = zero.map(|zero| b.reshape(zero, vec![])).transpose()?;
     let centered = centered(b, x, zero)?;
     let number = b.cast(centered, DataType::F32)?;
@@ -159,7 +159,7 @@ pub(super) fn select(builder: &mut Builder, node: &mut Node) -> Outputs {
 }
 
 /// Sums of products of integers less their zero points; scales and zero points of `right` may be per column.
-fn products(
+pub(super) fn products(
     b: &mut Builder,
     [left, right]: [Operand; 2],
     [left_zero, right_zero]: [Option<Operand>; 2],
@@ -173,7 +173,7 @@ fn products(
 }
 
 /// The product of both scales, along the last axis where the second's is per column.
-fn both_scales(b: &mut Builder, left: Operand, right: Operand) -> Step {
+pub(super) fn both_scales(b: &mut Builder, left: Operand, right: Operand) -> Step {
     let left = b.reshape(left, vec![])?;
     let elements = b.tensor_type(right).elements();
     let right = b.reshape(right, if elements == 1 { vec![] } else { vec![elements] })?;
@@ -216,6 +216,7 @@ pub(super) fn matmul_to_float(builder: &mut Builder, node: &mut Node) -> Outputs
     Ok(vec![biased(builder, result, node.optional(6))?])
 }
 
+/// What is added to products, where something is.
 pub(super) fn biased(b: &mut Builder, x: Operand, bias: Option<Operand>) -> Step {
     match bias {
         Some(bias) => b.add(x, bias),
