@@ -93,7 +93,7 @@ pub struct DevicePoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub managed_by: Option<String>,
-    /// Largest relative spread of a measurement: a worker that finds a larger one twice fails with NoisyDevice.
+    /// Largest relative spread of a measurement; a worker that finds more twice fails with NoisyDevice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise_budget: Option<Decimal>,
     /// Who may use the pool; everybody when absent.
@@ -247,7 +247,7 @@ fn labels(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// What the pool has and how much of it is held. Counts only: everybody may read pools.
+/// What the pool has and how much of it is held.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DevicePoolStatus {

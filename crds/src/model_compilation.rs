@@ -28,7 +28,7 @@ use crate::{Decimal, Duration, ModelCompilationStatus};
     status = "ModelCompilationStatus",
     derive = "PartialEq",
     cel,
-    doc = "Compiles a model into native code for each target, checks it against a reference, measures it and stores it.",
+    doc = "Compiles a model into native code for each target, checked against a reference, measured and stored.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Targets", type_ = "string", json_path = ".status.targetsReady"),
     printcolumn(name = "Latency", type_ = "string", json_path = ".status.summary.latency"),
@@ -132,7 +132,7 @@ pub struct Target {
         "arithmetic below f32 needs a bound on its error: set maxRelativeError, such as \"1e-2\""),
 )]
 pub struct Precision {
-    /// What may be used; f32 in any case, where nothing narrower is near enough and faster.
+    /// What may be used beside f32, where it is near enough and faster.
     #[schemars(length(min = 1, max = 4))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub allow: Vec<PrecisionType>,
@@ -288,7 +288,7 @@ pub struct Limits {
     /// Longest time a target may wait for a device.
     #[serde(default = "default_pending_deadline")]
     pub pending_deadline: Duration,
-    /// How often a passing fault is tried again. The user's mistakes and our bugs never are.
+    /// How often a passing fault is tried again.
     #[serde(default = "default_retries")]
     #[schemars(range(min = 0, max = 10))]
     pub retries: i32,

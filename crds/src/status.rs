@@ -99,7 +99,7 @@ pub struct Summary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub pool: Option<String>,
-    /// `Hit`, `Miss`, or how many of those that are done were there, such as `Hit 1/2`.
+    /// `Hit`, `Miss`, or how many were there, such as `Hit 1/2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub cache: Option<String>,
@@ -188,7 +188,7 @@ pub struct TargetStatus {
     /// How fast it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
-    /// How fast it is at each size, the largest first; empty where there is one. `latency` is of the largest.
+    /// How fast it is at each size, the largest first; empty where there is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -362,7 +362,7 @@ pub struct CorrectnessStatus {
     /// Elements that kernels gave an integer step off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps_off: Option<i64>,
-    /// Why the answers of the graph after the passes were not compared with the model's; absent where they were.
+    /// Why the passes were not checked; absent where they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 96))]
     pub passes_unchecked: Option<String>,

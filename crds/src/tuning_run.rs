@@ -220,7 +220,7 @@ pub struct Stop {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub max_trials: Option<i64>,
-    /// Longest time spent searching, over all pods. Waiting, fetching and the last comparison do not count.
+    /// Longest time spent searching, over all pods, without waiting, fetching and the last comparison.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration: Option<Duration>,
     /// Candidates in a row that may bring nothing.
@@ -232,7 +232,7 @@ pub struct Stop {
     pub goal: Option<Duration>,
 }
 
-/// How far the search is: counters, the best, and where to resume. Trials are in the log.
+/// How far the search is, the best, and where to resume.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TuningRunStatus {
@@ -307,9 +307,9 @@ pub struct Trials {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SearchProgress {
-    /// Percent of spec.stop that is used up, by trials or by time, whichever is further.
+    /// Percent of spec.stop that is used, by trials or time, whichever is further.
     pub used_percent: i32,
-    /// Time of one run with the best candidates of each program, as they were measured alone.
+    /// Time of one run with each program's best candidate, as measured alone.
     pub expected: Duration,
     /// The same without tuning.
     pub untuned: Duration,
@@ -347,7 +347,7 @@ pub struct TuningWorker {
     /// The Job.
     #[schemars(length(max = 253))]
     pub name: String,
-    /// The device it holds, by the name of its Lease; absent in pools that lease nothing.
+    /// The device it holds, by the name of its Lease; absent where none is leased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub device: Option<String>,
