@@ -5,29 +5,13 @@
 mod build;
 
 use build::*;
-use hone_import::onnx::proto::{
-    ModelProto, NodeProto, OperatorSetIdProto, TensorProto, tensor_proto::DataType,
-};
+use hone_import::onnx::proto::{ModelProto, NodeProto, TensorProto, tensor_proto::DataType};
 use hone_types::Tensor;
-
-const U8: i32 = DataType::Uint8 as i32;
-
-fn bytes(name: &str, dims: &[i64]) -> TensorProto {
-    let count: i64 = dims.iter().product();
-    let values: Vec<u8> = (0..count).map(|place| (place * 37 % 251) as u8).collect();
-    TensorProto {
-        name: Some(name.into()),
-        dims: dims.to_vec(),
-        data_type: Some(U8),
-        raw_data: Some(values.into()),
-        ..TensorProto::default()
-    }
-}
 
 /// A convolution of `x`, `u8[1, 2, 5, 4]`, and the largest of windows, between the last channels' transpositions or without.
 fn network(is_last: bool) -> ModelProto {
     let domain = |node: NodeProto| match is_last {
-        true => NodeProto { domain: Some("com.microsoft".into()), ..node },
+        true => of_microsoft(node),
         false => node,
     };
     let (image, pooled) = if is_last { ("behind", "pooled") } else { ("x", "y") };
@@ -49,15 +33,14 @@ fn network(is_last: bool) -> ModelProto {
     let tensors = vec![
         floats("s", &[], &[0.1]),
         floats("t", &[], &[8.0]),
-        TensorProto { raw_data: Some(vec![100].into()), ..bytes("z", &[]) },
+        byte("z", 100),
         bytes("w", &[3, 2, 3, 3]),
         bias,
     ];
-    let mut proto =
-        model(graph(vec![port("x", U8, &["1", "2", "5", "4"])], tensors, nodes, &["y"]), 17);
-    let domain = Some("com.microsoft".into());
-    proto.opset_import.push(OperatorSetIdProto { domain, version: Some(1) });
-    proto
+    with_microsoft(model(
+        graph(vec![port("x", U8, &["1", "2", "5", "4"])], tensors, nodes, &["y"]),
+        17,
+    ))
 }
 
 #[test]
@@ -74,12 +57,10 @@ fn channels_may_be_the_last_axis() {
 fn weights_that_are_packed_for_a_processor_are_refused() {
     let product = node("MatMulNBits", &["x", "w", "s"], &["y"]).int("K", 16).int("N", 1);
     let product = product.int("block_size", 16).int("weight_prepacked", 1);
-    let product = NodeProto { domain: Some("com.microsoft".into()), ..product };
+    let product = of_microsoft(product);
     let tensors = vec![bytes("w", &[1, 1, 8]), floats("s", &[1], &[1.0])];
     let x = vec![port("x", F32, &["1", "16"])];
-    let mut proto = model(graph(x, tensors, vec![product], &["y"]), 17);
-    let domain = Some("com.microsoft".into());
-    proto.opset_import.push(OperatorSetIdProto { domain, version: Some(1) });
+    let proto = with_microsoft(model(graph(x, tensors, vec![product], &["y"]), 17));
     let found = chain(&import(&proto).unwrap_err());
     assert!(found.contains("packed for one kind of processor"), "{found}");
 }

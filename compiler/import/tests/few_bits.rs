@@ -6,7 +6,7 @@ mod build;
 
 use build::*;
 use hone_import::onnx::proto::{
-    GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, tensor_proto::DataType,
+    GraphProto, ModelProto, NodeProto, TensorProto, tensor_proto::DataType,
 };
 use hone_types::Tensor;
 
@@ -111,14 +111,11 @@ fn blocks_of_signed_integers() {
 
 /// An operator of onnxruntime's.
 fn microsoft(operator: &str, inputs: &[&str]) -> NodeProto {
-    NodeProto { domain: Some("com.microsoft".into()), ..node(operator, inputs, &["y"]) }
+    of_microsoft(node(operator, inputs, &["y"]))
 }
 
-fn of_microsoft(graph: GraphProto) -> ModelProto {
-    let mut proto = model(graph, 21);
-    let domain = Some("com.microsoft".into());
-    proto.opset_import.push(OperatorSetIdProto { domain, version: Some(1) });
-    proto
+fn microsoft_model(graph: GraphProto) -> ModelProto {
+    with_microsoft(model(graph, 21))
 }
 
 /// `x`, `f32[1, 16]` of ones but for the last, which is 100, times a column of two bits in two blocks.
@@ -141,7 +138,7 @@ fn two_bits(zeros: Option<u8>) -> Vec<f64> {
     let product = microsoft("MatMulNBits", &inputs);
     let product = product.int("K", 16).int("N", 1).int("bits", 2).int("block_size", 8);
     let x = vec![port("x", F32, &["1", "16"])];
-    let proto = of_microsoft(graph(x, tensors, vec![product], &["y"]));
+    let proto = microsoft_model(graph(x, tensors, vec![product], &["y"]));
     let mut ones = [1.0f32; 16];
     ones[15] = 100.0;
     first(&proto, &[Tensor::from_elements([1, 16], &ones).unwrap()]).0
@@ -167,7 +164,7 @@ fn bnb4(kind: i64, magnitudes: &[f32]) -> ModelProto {
     let product = microsoft("MatMulBnb4", &["x", "weights", "magnitudes"]).int("K", 3).int("N", 3);
     let product = product.int("block_size", 4).int("quant_type", kind);
     let x = vec![port("x", F32, &["1", "3"])];
-    of_microsoft(graph(x, tensors, vec![product], &["y"]))
+    microsoft_model(graph(x, tensors, vec![product], &["y"]))
 }
 
 #[test]

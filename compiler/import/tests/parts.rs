@@ -5,7 +5,7 @@
 mod build;
 
 use build::*;
-use hone_import::onnx::proto::{ModelProto, NodeProto, OperatorSetIdProto};
+use hone_import::onnx::proto::{ModelProto, NodeProto};
 use hone_types::Tensor;
 
 #[test]
@@ -184,16 +184,7 @@ fn sequences_hold_what_is_there_in_part() {
 
 #[test]
 fn operators_that_onnxruntime_joined_take_a_part_as_those_of_onnx() {
-    let of_microsoft = |mut own: NodeProto| {
-        own.domain = Some("com.microsoft".into());
-        own
-    };
-    let run = |nodes: Vec<NodeProto>| {
-        let mut model = chosen(nodes);
-        let domain = OperatorSetIdProto { domain: Some("com.microsoft".into()), version: Some(1) };
-        model.opset_import.push(domain);
-        first(&model, &[matrix()])
-    };
+    let run = |nodes: Vec<NodeProto>| first(&with_microsoft(chosen(nodes)), &[matrix()]);
     let gemm = |activation: &str| {
         let square = node("Slice", &["x", "least", "whole_row"], &["square"]);
         let gemm = of_microsoft(node("FusedGemm", &["rows", "square"], &["y"]));

@@ -5,32 +5,11 @@
 mod build;
 
 use build::*;
-use hone_import::onnx::proto::{
-    ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto, tensor_proto::DataType,
-};
+use hone_import::onnx::proto::{ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use hone_types::Tensor;
 
-const U8: i32 = DataType::Uint8 as i32;
-const I32: i32 = DataType::Int32 as i32;
-
-fn bytes(name: &str, dims: &[i64]) -> TensorProto {
-    let count: i64 = dims.iter().product();
-    let values: Vec<u8> = (0..count).map(|place| (place * 37 % 251) as u8).collect();
-    TensorProto {
-        name: Some(name.into()),
-        dims: dims.to_vec(),
-        data_type: Some(U8),
-        raw_data: Some(values.into()),
-        ..TensorProto::default()
-    }
-}
-
-fn zero(name: &str, value: u8) -> TensorProto {
-    TensorProto { raw_data: Some(vec![value].into()), ..bytes(name, &[]) }
-}
-
 fn fused(operator: &str, inputs: &[&str], outputs: &[&str]) -> NodeProto {
-    NodeProto { domain: Some("com.microsoft".into()), ..node(operator, inputs, outputs) }
+    of_microsoft(node(operator, inputs, outputs))
 }
 
 fn network(
@@ -38,10 +17,7 @@ fn network(
     tensors: Vec<TensorProto>,
     nodes: Vec<NodeProto>,
 ) -> ModelProto {
-    let mut proto = model(graph(inputs, tensors, nodes, &["y"]), 17);
-    let domain = Some("com.microsoft".into());
-    proto.opset_import.push(OperatorSetIdProto { domain, version: Some(1) });
-    proto
+    with_microsoft(model(graph(inputs, tensors, nodes, &["y"]), 17))
 }
 
 fn dequantized(name: &str, scale: &str, zero: &str) -> NodeProto {
@@ -65,15 +41,15 @@ fn attention(is_quantized: bool, column_scales: bool) -> ModelProto {
     let past: Vec<f32> = (0..16).map(|place| (place * 5 % 7) as f32 * 0.2 - 0.6).collect();
     let zeros = match column_scales {
         true => {
-            TensorProto { dims: vec![12], raw_data: Some(vec![120; 12].into()), ..zero("v", 0) }
+            TensorProto { dims: vec![12], raw_data: Some(vec![120; 12].into()), ..byte("v", 0) }
         }
-        false => zero("v", 120),
+        false => byte("v", 120),
     };
     let tensors = vec![
         bytes("w", &[4, 12]),
         floats("s", &[], &[0.02]),
         scales,
-        zero("z", 100),
+        byte("z", 100),
         zeros,
         floats("b", &[12], &bias),
         TensorProto {
@@ -117,7 +93,7 @@ fn embedding(is_quantized: bool) -> ModelProto {
         names.iter().zip(rows).map(|(name, dims)| bytes(name, dims)).collect();
     for (place, name) in names.iter().enumerate() {
         tensors.push(floats(&format!("{name}_s"), &[], &[0.01 + 0.01 * place as f32]));
-        tensors.push(zero(&format!("{name}_z"), 60 + 20 * place as u8));
+        tensors.push(byte(&format!("{name}_z"), 60 + 20 * place as u8));
     }
     let of = |suffix: &str| -> Vec<String> {
         names.iter().map(|name| format!("{name}{suffix}")).collect()

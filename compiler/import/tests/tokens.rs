@@ -6,7 +6,7 @@ mod build;
 
 use build::*;
 use hone_import::onnx::proto::attribute_proto::AttributeType;
-use hone_import::onnx::proto::{AttributeProto, ModelProto, NodeProto, OperatorSetIdProto};
+use hone_import::onnx::proto::{AttributeProto, ModelProto, NodeProto};
 use hone_ops::{NGrams, Text, TextFunction, evaluate};
 use hone_types::{Tensor, intern_text, text_of};
 
@@ -20,7 +20,7 @@ fn strings(node: NodeProto, name: &str, values: &[&str]) -> NodeProto {
 /// `t` has the tokens of `x`.
 fn tokenizer() -> NodeProto {
     let node = node("Tokenizer", &["x"], &["t"]).int("mark", 0).string("pad_value", "#");
-    NodeProto { domain: Some("com.microsoft".into()), ..node }
+    of_microsoft(node)
 }
 
 fn words() -> NodeProto {
@@ -42,10 +42,7 @@ fn counted(of: &str, pool: &[&str]) -> NodeProto {
 const POOL: [&str; 4] = ["cat", "dog", "cat", "dog"];
 
 fn texts(nodes: Vec<NodeProto>, extents: &[&str], outputs: &[&str]) -> ModelProto {
-    let mut model = model(graph(vec![port("x", TEXT, extents)], vec![], nodes, outputs), 18);
-    let microsoft = Some("com.microsoft".to_owned());
-    model.opset_import.push(OperatorSetIdProto { domain: microsoft, version: Some(1) });
-    model
+    with_microsoft(model(graph(vec![port("x", TEXT, extents)], vec![], nodes, outputs), 18))
 }
 
 fn given(texts: &[&str]) -> Tensor {

@@ -35,9 +35,8 @@ pub(crate) const FEW_TASKS: usize = 32;
 /// Operations that a function such as the exponential counts as; it is a polynomial.
 pub const FUNCTION_OPERATIONS: u64 = 16;
 
-/// Operations that reading an element counts as whose place in its row is itself read: vectors gather such elements one by
-/// one, about one in a nanosecond.
-const GATHERED_OPERATIONS: u64 = NOMINAL_OPERATIONS_PER_NS;
+/// Elements in a nanosecond that vectors gather one by one: those whose place in its row is itself read.
+const NOMINAL_GATHERS_PER_NS: u64 = 1;
 
 /// Tasks to cut the nest around a loop into: what its work is worth, or fewer or more of them, but always
 /// some for each of several threads where there is work for them.
@@ -95,6 +94,8 @@ fn contains(statement: &Statement, var: VarId) -> bool {
 pub struct StatementWork {
     /// Arithmetic operations; a function such as the exponential counts as [`FUNCTION_OPERATIONS`].
     pub operations: u64,
+    /// Elements that it gathers one by one: those whose place in its row is itself read.
+    pub gathered: u64,
     /// Distinct bytes that it reads from shared memory.
     pub bytes_read: u64,
     /// Distinct bytes that it writes there.
@@ -102,16 +103,22 @@ pub struct StatementWork {
 }
 
 impl StatementWork {
-    /// Nominal time on one core: the larger of arithmetic and memory traffic.
+    /// Nominal time on one core: the larger of what its instructions take and of memory traffic.
     fn nanoseconds(&self) -> u64 {
         let bytes = self.bytes_read.saturating_add(self.bytes_written);
-        (self.operations / NOMINAL_OPERATIONS_PER_NS).max(bytes / NOMINAL_BYTES_PER_NS)
+        self.computing_nanoseconds().max(bytes / NOMINAL_BYTES_PER_NS)
+    }
+
+    /// Nominal time on one core of arithmetic and gathers.
+    fn computing_nanoseconds(&self) -> u64 {
+        let gathers = self.gathered / NOMINAL_GATHERS_PER_NS;
+        (self.operations / NOMINAL_OPERATIONS_PER_NS).saturating_add(gathers)
     }
 
     /// Nominal time on one core of what reads from the caches.
     fn cached_nanoseconds(&self) -> u64 {
         let bytes = self.bytes_read.saturating_add(self.bytes_written);
-        (self.operations / NOMINAL_OPERATIONS_PER_NS).max(bytes / NOMINAL_CACHE_BYTES_PER_NS)
+        self.computing_nanoseconds().max(bytes / NOMINAL_CACHE_BYTES_PER_NS)
     }
 
     /// Minimum number of tasks that are worth a further thread, where the statement is cut into `tasks` equal ones; at
@@ -129,7 +136,8 @@ impl StatementWork {
 
 /// What a statement does, of open sizes at their largest.
 pub fn work(program: &Program, statement: &Statement) -> StatementWork {
-    let mut work = Work { program, operations: 0, reads: HashMap::new(), writes: HashMap::new() };
+    let (reads, writes) = (HashMap::new(), HashMap::new());
+    let mut work = Work { program, operations: 0, gathered: 0, reads, writes };
     work.add(statement, 1);
     let bytes = |accesses: &HashMap<BufferId, u64>| {
         let each = accesses.iter().map(|(buffer, count)| work.bytes(*buffer, *count));
@@ -137,6 +145,7 @@ pub fn work(program: &Program, statement: &Statement) -> StatementWork {
     };
     StatementWork {
         operations: work.operations,
+        gathered: work.gathered,
         bytes_read: bytes(&work.reads),
         bytes_written: bytes(&work.writes),
     }
@@ -164,6 +173,7 @@ pub fn min_parts_per_thread(program: &Program, statement: &Statement, waves: Wav
 struct Work<'a> {
     program: &'a Program,
     operations: u64,
+    gathered: u64,
     /// Elements that are read, counted each time.
     reads: HashMap<BufferId, u64>,
     /// Elements that are written, counted each time.
@@ -210,7 +220,7 @@ impl Work<'_> {
             .fold(outermost, |sum, operand| sum + self.value(operand, times))
     }
 
-    /// Operations of what indices read.
+    /// Operations of what indices read; notes what is gathered.
     fn indices(&mut self, indices: &[Expr], times: u64) -> u64 {
         let mut operations = 0;
         for (axis, index) in indices.iter().enumerate() {
@@ -220,7 +230,7 @@ impl Work<'_> {
             operations += self.value(index, times);
             // Rows that are chosen so are read in vectors all the same.
             if axis + 1 == indices.len() {
-                operations += GATHERED_OPERATIONS;
+                self.gathered = self.gathered.saturating_add(times);
             }
         }
         operations
@@ -362,9 +372,13 @@ mod tests {
             let program = builder.finish();
             work(&program, &program.body[0])
         };
-        assert_eq!(gathered(true).operations, 0);
-        assert_eq!(gathered(true).bytes_read, 100 * 100 * (4 + 8));
-        assert_eq!(gathered(false).operations, 100 * 100 * GATHERED_OPERATIONS);
+        let (rows, elements) = (gathered(true), gathered(false));
+        assert_eq!((rows.gathered, rows.bytes_read), (0, 100 * 100 * (4 + 8)));
+        assert_eq!((elements.operations, elements.gathered), (0, 100 * 100));
+        assert_eq!(
+            elements.nanoseconds(),
+            (100 * 100 / NOMINAL_GATHERS_PER_NS).max(100 * 100 * (4 + 8 + 4) / 8)
+        );
     }
 
     #[test]

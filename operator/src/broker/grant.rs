@@ -220,8 +220,6 @@ fn serve(
     for holder in ours.filter_map(|lease| lease.holder.as_ref()) {
         *counts.entry(holder.namespace.clone()).or_insert(0) += 1;
     }
-    // A whole node takes its devices along, and the other way round.
-    let mixed = free.iter().any(|slot| slot.whole) && free.iter().any(|slot| !slot.whole);
     for (applicant, request) in &state.waiting {
         if free.is_empty() {
             break;
@@ -231,20 +229,13 @@ fn serve(
             continue;
         }
         *count += 1;
+        // The slots of one pool are nodes or devices, never both, so that no other one goes along with it.
         let slot = free.swap_remove(pick(request, free.len()));
         let before = sorted.ended.remove(&slot.name).or_else(|| sorted.unheld.remove(&slot.name));
         let lease = grant(state, slot, before.map(Arc::unwrap_or_clone), applicant, request, now);
-        if mixed {
-            free.retain(|other| !conflicts(slot, other));
-        }
         decision.look_again(later(now, WITHOUT_JOB));
         decision.changes.push(Change::Hold(lease));
     }
-}
-
-/// Whether a slot that is held keeps another one from being held.
-fn conflicts(held: &Slot, other: &Slot) -> bool {
-    held.name == other.name || (held.node == other.node && (held.whole || other.whole))
 }
 
 /// What leases hold, so that a look takes time in proportion to slots and leases and not to their product.

@@ -21,14 +21,22 @@ pub struct Supervisor {
     done: AtomicBool,
 }
 
+/// Ends the looking after when it is dropped: a panic must not leave the thread behind.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Supervisor {
     /// What `work` returns; the cluster's processes are looked after until then.
     pub fn while_running<T>(&self, cluster: &Cluster, work: impl FnOnce() -> T) -> T {
         std::thread::scope(|scope| {
             scope.spawn(|| self.look_after(cluster));
-            let result = work();
-            self.done.store(true, Ordering::Relaxed);
-            result
+            let _done = Done(&self.done);
+            work()
         })
     }
 

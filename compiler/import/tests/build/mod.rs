@@ -12,6 +12,8 @@ use hone_types::Tensor;
 use prost::Message;
 
 pub const F32: i32 = 1;
+pub const U8: i32 = 2;
+pub const I32: i32 = 6;
 pub const I64: i32 = 7;
 pub const BOOL: i32 = 9;
 
@@ -98,6 +100,24 @@ pub fn integers(name: &str, values: &[i64]) -> TensorProto {
     }
 }
 
+/// Bytes without a sign that differ from one another.
+pub fn bytes(name: &str, dims: &[i64]) -> TensorProto {
+    let count: i64 = dims.iter().product();
+    let values: Vec<u8> = (0..count).map(|place| (place * 37 % 251) as u8).collect();
+    TensorProto {
+        name: Some(name.into()),
+        dims: dims.to_vec(),
+        data_type: Some(U8),
+        raw_data: Some(values.into()),
+        ..TensorProto::default()
+    }
+}
+
+/// A scalar byte.
+pub fn byte(name: &str, value: u8) -> TensorProto {
+    TensorProto { raw_data: Some(vec![value].into()), ..bytes(name, &[]) }
+}
+
 /// Weights that differ from one another.
 pub fn weights(name: &str, dims: &[i64]) -> TensorProto {
     let count: i64 = dims.iter().product();
@@ -143,6 +163,21 @@ pub fn model(graph: GraphProto, opset: i64) -> ModelProto {
         graph: Some(graph),
         ..ModelProto::default()
     }
+}
+
+/// The domain of onnxruntime's operators.
+const MICROSOFT: &str = "com.microsoft";
+
+/// A node of onnxruntime's operators.
+pub fn of_microsoft(node: NodeProto) -> NodeProto {
+    NodeProto { domain: Some(MICROSOFT.into()), ..node }
+}
+
+/// A model that has onnxruntime's operators, too.
+pub fn with_microsoft(mut model: ModelProto) -> ModelProto {
+    let domain = Some(MICROSOFT.into());
+    model.opset_import.push(OperatorSetIdProto { domain, version: Some(1) });
+    model
 }
 
 pub fn import(model: &ModelProto) -> Result<Imported, ImportError> {

@@ -216,7 +216,7 @@ pub(super) fn matmul_to_float(builder: &mut Builder, node: &mut Node) -> Outputs
     Ok(vec![biased(builder, result, node.optional(6))?])
 }
 
-/// What is added to products, where something is.
+/// `x` with a bias added, where there is one.
 pub(super) fn biased(b: &mut Builder, x: Operand, bias: Option<Operand>) -> Step {
     match bias {
         Some(bias) => b.add(x, bias),
